@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 else:
     pa, pacsv, pq = map(_Later, ("pyarrow", "pyarrow.csv", "pyarrow.parquet"))
 
-pc: Any = _Later("pyarrow.compute")  # most of its functions are made on import, unseen by type checkers
+pc: Any = _Later("pyarrow.compute")  # type checkers do not see its functions, most of which are made on import
 
 
 def without_views(values: Any) -> Any:
-    """Return an Arrow table or chunked array with views of texts as usual texts: Arrow takes and filters no views."""
+    """Return an Arrow table or chunked array with text views turned into plain texts: Arrow cannot filter views."""
     if isinstance(values, pa.Table):
         for k, each in enumerate(values.schema):
             if (kind := _usual(each.type)) != each.type:

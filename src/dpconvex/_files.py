@@ -1,4 +1,4 @@
-"""Files: small texts from anywhere, and files that are either wholly written or not touched.
+"""Files: reading small texts from anywhere, and writing files either wholly or not at all.
 
 A pipe or a device might never end, so neither is read.
 """
@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from dpconvex.errors import InvalidParameterError
 
-MOST_BYTES = 2**24  # of a text file
+MOST_BYTES = 2**24  # largest size of a text file that is read
 
 
 class TwiceError(ValueError):
@@ -21,7 +21,7 @@ class TwiceError(ValueError):
 
 
 def once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON; refuse a name that occurs twice, for readers differ in which value they take."""
+    """Return a JSON object; refuse a name that occurs twice, for readers differ in which of the values they take."""
     fields = dict(pairs)
     if len(fields) < len(pairs):
         raise TwiceError("a name occurs twice in one object")
@@ -31,7 +31,7 @@ def once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def read_text(path: str | os.PathLike[str]) -> str:
     """Return the text of a regular file of at most `MOST_BYTES`; other encodings than UTF-8 raise `UnicodeDecodeError`.
 
-    One that is missing, unreadable, no regular file or too long raises an `OSError`, whose ``strerror`` says which.
+    A missing, unreadable, irregular or too long file raises an `OSError`, whose ``strerror`` says what is wrong.
     """
     try:
         mode = os.stat(path).st_mode  # before opening: a pipe would wait for a writer
@@ -54,8 +54,8 @@ def write_atomically(
 
     The `content` is text (written as UTF-8), bytes, or a function that writes into the binary file it is given; when it
     raises, the exception goes on and an old file stays as it was. `mode` says who may read and write the file, less
-    what the process's mask takes away. `InvalidParameterError` when the folder is missing or cannot be written, and
-    when the file exists and must be `new`.
+    what the process's umask takes away. `InvalidParameterError` is raised when the folder is missing or cannot be
+    written, and when the file exists but must be `new`.
     """
     target = Path(path)
     partial = target.with_name(f".{target.name}.{secrets.token_hex(6)}.partial")
@@ -72,7 +72,7 @@ def write_atomically(
             file.flush()
             os.fsync(file.fileno())
         try:
-            (os.link if new else os.replace)(partial, target)  # a link never replaces
+            (os.link if new else os.replace)(partial, target)  # a hard link never replaces a file
         except OSError as error:
             raise _unwritable(target, error) from None
     finally:

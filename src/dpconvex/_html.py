@@ -6,7 +6,7 @@ from typing import Any
 
 
 def panel(title: str, rows: Mapping[str, Any], share: float, text: str = "") -> str:
-    """Return a table of facts below a bar that is filled to a share in [0, 1]; `text` can be unfolded."""
+    """Return a table of facts below a bar that is filled to `share`, in [0, 1]; readers can unfold `text`."""
     cells = "".join(f"<tr><th>{html.escape(k)}</th><td>{html.escape(str(v))}</td></tr>" for k, v in rows.items())
     width = round(200 * min(1.0, max(0.0, share)))
     bar = (

@@ -1,9 +1,9 @@
-r"""Largest length of a record after a change of coordinates, ``X_2 = sup |F^T x|``, from what is stated of F.
+r"""Largest length of a record after a change of coordinates, ``X_2 = sup |F^T x|``, from what certificates state of F.
 
-One statement for each block of the domain: a number that multiplies the identity; the rows of a matrix; or the number
-of levels and the largest variance of independent contrasts, whose matrix is rebuilt here by roots and quotients only,
-the same floats on every machine. Plans and `verify` both compute ``X_2`` here, in exact rationals. Theorem A and Lemma
-C of the docs, Additive models, say why it prices the curvature, and why columns must sum to 0 over centered blocks.
+For each block of the domain they state a number that multiplies the identity; the rows of a matrix; or the number of
+levels and the largest variance of independent contrasts, whose matrix is rebuilt here by roots and quotients only, so
+it has the same floats on every machine. Plans and `verify` both compute ``X_2`` here, in exact rationals. Theorem A and
+Lemma C of the docs, Additive models, say why it prices the curvature, and why centered blocks need column sums of 0.
 
 Entries of a matrix are multiples of ``2**-40`` of a power of two above all of them, held as integers, so that columns
 can sum to exactly 0 and lengths are computed exactly.
@@ -19,33 +19,33 @@ from scipy import sparse
 
 from dpconvex._types import Array, Floats
 
-GRID_BITS = 40
-HALF = 20  #: Bits of an integer's lower part: squares of parts add up in 64 bits.
-Rows = tuple[tuple[float, ...], ...]
+GRID_BITS = 40  #: Number of bits of a grid: its step is the power of two above all entries, times 2^-40
+HALF = 20  #: Number of bits in an integer's lower part: integers are split so that squares of parts sum in 64 bits.
+Rows = tuple[tuple[float, ...], ...]  #: The rows of a matrix
 
 
 class Contrasts(NamedTuple):
     """Orthonormal contrasts of the levels of a block, scaled to a largest variance of a prediction.
 
-    Of halves of the levels, of halves of those, and so on: few entries are not 0.
+    They compare the two halves of the levels, the halves of each half, and so on, so that few entries are not 0.
     """
 
-    levels: int
-    share: float
+    levels: int  #: number of levels
+    share: float  #: largest variance of a prediction
 
 
-Part = float | Contrasts | Rows
+Part = float | Contrasts | Rows  #: What is stated of F for one block
 
 
 class Grid(NamedTuple):
     """A sparse matrix of integers, times a power of two."""
 
-    integers: Any  #: (d, r), int64
-    unit: float
+    integers: Any  #: sparse matrix, (d, r), int64
+    unit: float  #: the power of two
 
     @property
     def matrix(self) -> Any:
-        """The floats, sparse, (d, r)."""
+        """The matrix as sparse floats, (d, r)."""
         return sparse.csr_array(self.integers * self.unit)
 
     @property
@@ -55,7 +55,7 @@ class Grid(NamedTuple):
 
     @property
     def squared_length(self) -> Fraction:
-        """Squared length of the longest row: no mixture of rows is longer."""
+        """Squared length of the longest row; no convex combination of rows is longer."""
         high, low = self.integers.copy(), self.integers.copy()
         high.data >>= HALF
         low.data &= 2**HALF - 1
@@ -65,7 +65,7 @@ class Grid(NamedTuple):
 
 
 def grid(part: Part) -> Grid:
-    """Return the matrix of a block of F, which is no single number; `ValueError` if rows are on no grid."""
+    """Return the matrix of a block of F (contrasts or rows); `ValueError` if the rows are not on a grid."""
     if isinstance(part, Contrasts):
         return _halves(part.levels, math.sqrt(part.share * part.levels / (part.levels - 1)))
     rows = np.array(part, dtype=np.float64)
@@ -77,7 +77,7 @@ def grid(part: Part) -> Grid:
 
 
 def balanced(root: Floats) -> Rows:
-    """Return the rows of a matrix, on its grid, with columns of sum exactly 0; those that vanish are left out."""
+    """Return a matrix's rows, moved to a grid, with column sums of exactly 0; columns that vanish are left out."""
     unit = _unit(root)
     integers = np.rint(root / unit).astype(np.int64)
     integers[-1] -= integers.sum(0)
@@ -90,7 +90,7 @@ def _unit(x: Array) -> float:
 
 
 def _halves(levels: int, scale: float) -> Grid:
-    """Contrast of the first a of some levels with the other b: ``sqrt(b/(a (a + b)))`` and ``-sqrt(a/(b (a + b)))``."""
+    """Contrasts of the first a levels with the next b: ``sqrt(b/(a (a + b)))`` and ``-sqrt(a/(b (a + b)))``."""
     spans, rows, columns, values = [(0, levels)], list[Array](), list[Array](), list[Array]()
     unit = _unit(np.array(scale))
     while spans:
@@ -111,7 +111,7 @@ def _halves(levels: int, scale: float) -> Grid:
 
 
 def stated(part: Part) -> dict[str, Any]:
-    """Return a block of F as certificates have it."""
+    """Return a block of F in the form in which certificates state it."""
     if isinstance(part, Contrasts):
         return {"contrasts": part.levels, "share": part.share}
     return {"scale": part} if isinstance(part, float | int) else {"rows": [list(row) for row in part]}

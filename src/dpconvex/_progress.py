@@ -1,7 +1,7 @@
 """Progress of long work, on a terminal or in a notebook: how many of the planned releases are done, which is public.
 
-Ledgers and sessions report what they release, `shown` draws it. Nothing else of a run is shown. The fits of a private
-search are muted: which candidates it drew is secret.
+Ledgers and sessions report each release, and `shown` draws the bar; nothing else about a run is shown. The fits inside
+a private search are muted, as it is secret which candidates it drew.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DELAY = 2.0  # seconds that work may take before anything is shown
 
 
 class _Bar:
-    """A bar of the one reporter that plans most; it pulses until there is more than one step."""
+    """A bar for the reporter that plans the most steps; it pulses until a reporter has more than one step."""
 
     def __init__(self, progress: Progress, text: str) -> None:
         self.progress, self.task = progress, progress.add_task(text, total=None)
@@ -37,14 +37,14 @@ _bar: ContextVar[_Bar | Literal[False] | None] = ContextVar("progress", default=
 
 
 def advance(reporter: object, done: int, total: int) -> None:
-    """Say that so many of a public number of steps are done; nothing happens unless a bar is `shown`."""
+    """Report that `done` of a public number `total` of steps are done; this does nothing unless a bar is `shown`."""
     if bar := _bar.get():
         bar.advance(reporter, done, total)
 
 
 @contextmanager
 def shown(text: str, wanted: Any = True) -> Iterator[None]:
-    """Show a bar on stderr while the block runs, from `DELAY` seconds on; in notebooks and terminals alone."""
+    """Show a bar on stderr while the block runs, after `DELAY` seconds, but only in notebooks and terminals."""
     if not wanted or _bar.get() is not None:
         yield
         return
@@ -71,7 +71,7 @@ def shown(text: str, wanted: Any = True) -> Iterator[None]:
 
 @contextmanager
 def muted() -> Iterator[None]:
-    """Show nothing of what the block releases."""
+    """Show no progress of what the block releases."""
     before = _bar.set(False)
     try:
         yield

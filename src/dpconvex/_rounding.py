@@ -1,7 +1,7 @@
-"""Directed rounding: every public constant of a proof is rounded against ourselves.
+"""Directed rounding: every public constant of a proof is rounded in the direction that makes the proof hold.
 
 Rational operations are done exactly with `fractions.Fraction` and rounded once in the stated direction.
-Transcendental functions are widened by `SLACK`, far above the few units in the last place of the C library.
+Results of transcendental functions are widened by `SLACK`, far above the C library's error of a few last-place units.
 """
 
 import math
@@ -34,7 +34,7 @@ def _quotient_up(top: int, bottom: int) -> float:
 
 
 def _ratio(x: float) -> tuple[int, int]:
-    """Return `x` as a quotient; a NaN, left by an overflow before, is an `ArithmeticError` as an infinity is."""
+    """Return `x` as a quotient of integers; infinities, and NaN from an earlier overflow, raise `ArithmeticError`."""
     if math.isnan(x):
         raise FloatingPointError("a public constant is NaN")
     return (x if isinstance(x, float) else Fraction(x)).as_integer_ratio()
@@ -46,7 +46,7 @@ def _exact(x: float) -> Fraction:
 
 def sum_up(values: Iterable[float]) -> float:
     """Sum rounded up."""
-    top, bottom = 0, 1  # whole numbers: denominators are powers of two, and fractions would look for divisors
+    top, bottom = 0, 1  # integers, as denominators are powers of two, and `Fraction` would waste time on divisors
     for value in values:
         over, under = _ratio(value)
         if under > bottom:
@@ -86,7 +86,7 @@ def ratio_down(a: float, b: float) -> float:
 
 
 def widen_up(x: float) -> float:
-    """`x` enlarged in magnitude direction up by the slack of one transcendental evaluation."""
+    """`x` rounded up by the slack of one transcendental evaluation."""
     return math.nextafter(x + SLACK * abs(x), math.inf)
 
 

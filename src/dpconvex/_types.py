@@ -1,4 +1,4 @@
-"""Small things that all rooms share: array types (shapes are in docstrings), how solvers end, properties, fields."""
+"""What all packages share: array types (docstrings give shapes), how solvers end, helpers for properties and fields."""
 
 from enum import StrEnum
 from operator import attrgetter
@@ -15,7 +15,7 @@ quiet = np.errstate(over="ignore", invalid="ignore")
 
 
 def finite(values: Any, most: float = np.finfo(np.float64).max) -> Floats:
-    """Return a float64 copy clipped to ``[-most, most]``, NaN replaced by 0: as NumPy's functions do, in less time."""
+    """Return a float64 copy clipped to ``[-most, most]``, with 0 for NaN; faster than NumPy's functions for this."""
     out = np.array(values, dtype=np.float64)
     np.minimum(np.maximum(out, -most, out=out), most, out=out)
     np.copyto(out, 0.0, where=np.isnan(out))
@@ -31,7 +31,7 @@ class Status(StrEnum):
 
 
 def attributes(whole: Any, *names: str) -> dict[str, Any]:
-    """Return attributes by name, as a certificate states them."""
+    """Return the named attributes as a dict, for a certificate to state."""
     return {name: getattr(whole, name) for name in names}
 
 
@@ -42,5 +42,5 @@ def set_fields(whole: Any, **values: Any) -> None:
 
 
 def forwarded(*path: str) -> Any:
-    """Return the property that is another one of the whole, or with the path to a part before its name, the part's."""
+    """Return a property that reads another attribute of the object, or that of a part: `path` ends with its name."""
     return property(attrgetter(".".join(path)))

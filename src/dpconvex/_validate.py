@@ -13,13 +13,13 @@ EXTRAS: dict[str, str] = {
     **{name: name for name in ("opendp", "onnx", "jax", "dask", "ray")},
     **{"matplotlib": "report", "jinja2": "report", "cryptography": "sign"},
 }
-"""Modules that `pip install dpconvex` does not bring, and the extras of pyproject.toml that do."""
-MOST_RECORDS = 2**53
-SMALLEST_SHARE = 1e-9  # of a class: rarer ones leave a first prediction of more than 20 logits
+"""Modules that `pip install dpconvex` does not install, and the extras of pyproject.toml that install them."""
+MOST_RECORDS = 2**53  # largest number of records: up to it floats count exactly
+SMALLEST_SHARE = 1e-9  # smallest share of a class: a rarer class gives a first prediction of more than 20 logits
 
 
 def installed(*modules: str) -> None:
-    """Raise `MissingExtraError` unless all of these modules of `EXTRAS` are there to be imported."""
+    """Raise `MissingExtraError` unless all of these modules of `EXTRAS` can be imported."""
     if missing := [name for name in modules if not _found(name)]:
         extras = ",".join(dict.fromkeys(EXTRAS[name] for name in missing))
         what = f"{' and '.join(missing)}: must be installed for this. Use pip install 'dpconvex[{extras}]'"
@@ -63,14 +63,14 @@ def integer(name: str, value: Any, *, at_least: int | None = None, remedy: str =
 
 
 def optional(check: Callable[..., Any], values: Mapping[str, Any], **bounds: Any) -> None:
-    """Check those of some values, by name, that are given: not None."""
+    """Apply `check` to each of the named values that is not None."""
     for name, value in values.items():
         if value is not None:
             check(name, value, **bounds)
 
 
 def positive(whole: object, *names: str) -> None:
-    """Check that attributes are finite numbers above 0."""
+    """Check that the named attributes are finite numbers above 0."""
     for name in names:
         real(name, getattr(whole, name), above=0.0)
 
@@ -85,7 +85,7 @@ def records(name: str, value: Any) -> int:
 def shares(name: str, values: Any, count: int) -> tuple[float, ...]:
     """Return public shares of `count` classes, which add up to 1, or raise `InvalidParameterError`.
 
-    Shares may be rounded to percent, as publications have them: then they are scaled to add up.
+    Shares may be rounded to percent, as publications print them: they are then scaled so that they add up to 1.
     """
     remedy = "Give one share a class from public knowledge, in the order of the classes"
     if isinstance(values, str) or not isinstance(values, list | tuple) or len(values) != count:
@@ -107,7 +107,7 @@ def choice(name: str, value: Any, options: Iterable[str], remedy: str = "") -> s
 
 def _number(value: Any) -> float:
     """Return a real number as a float, and NaN for anything else."""
-    if type(value) is float:  # most are, and the next line takes long
+    if type(value) is float:  # true of most values, and the check below is slow
         return value
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         return math.nan
@@ -118,5 +118,5 @@ def _number(value: Any) -> float:
 
 
 def shape_of(array: Any) -> str:
-    """Return an array's shape in words for errors, its length left out: how many records there are may be private."""
+    """Return an array's shape in words for errors, without its length, as the number of records may be private."""
     return f"({', '.join(['n', *map(str, array.shape[1:])])}{',' * (len(array.shape) == 1)})"

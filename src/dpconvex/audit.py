@@ -1,6 +1,6 @@
 """The auditor: neighboring data sets, exact privacy losses, counted outputs, lower bounds on epsilon.
 
-This is its public address. It stands in `dpconvex_experiments.audit`, beside what it attacks and what draws its tables.
+This is the auditor's public address. Its code is in `dpconvex_experiments.audit`, beside its targets and tables.
 """
 
 from dpconvex_experiments.audit import *  # noqa: F403

@@ -35,15 +35,15 @@ class InvalidParameterError(DpconvexError, ValueError):
 
 
 def _shown(value: Any) -> str:
-    """Return the text of a parameter, which may have come from a file: cut where it is long."""
+    """Return a parameter's text, cut if it is longer than `MOST_SHOWN`, as it may come from a file."""
     try:
         text = repr(value)
-    except (ValueError, RecursionError):  # an integer of more digits than Python prints, lists deep in one another
+    except (ValueError, RecursionError):  # an integer with more digits than Python prints, deeply nested lists
         text = f"<{type(value).__name__} that is too long to print>"
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
-MOST_SHOWN = 300  # characters of a parameter in a message
+MOST_SHOWN = 300  # largest number of a parameter's characters in a message
 
 
 class InvalidDataError(DpconvexError, ValueError):
@@ -75,7 +75,7 @@ class CertificateError(DpconvexError):
 
 
 def warn(category: "type[DpconvexWarning]", text: str) -> None:
-    """Give a warning in the name of the first caller outside this package."""
+    """Give a warning that points at the first caller outside this package."""
     frame, level, package = sys._getframe(1), 2, os.path.dirname(__file__)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
         frame, level = frame.f_back, level + 1
@@ -83,7 +83,7 @@ def warn(category: "type[DpconvexWarning]", text: str) -> None:
 
 
 class NotPaidForError(DpconvexError, AttributeError):
-    """Something is asked of a fit that it did not release."""
+    """A fit was asked for something that it did not release."""
 
 
 class DpconvexWarning(UserWarning):
@@ -95,11 +95,11 @@ class HopelessPlanWarning(DpconvexWarning):
 
 
 class LargeDeltaWarning(DpconvexWarning):
-    """A promise whose delta is not below one divided by the number of units: it allows to publish one of them whole."""
+    """A promise whose delta is at least one divided by the number of units: it allows publishing one unit's data."""
 
 
 class RepeatedFitWarning(DpconvexWarning):
-    """Another fit of columns and a number of records that this process has fitted before: their costs add up."""
+    """Another fit to the same columns and number of records in this process: if data are the same, costs add up."""
 
 
 class AccuracyError(DpconvexError):

@@ -14,7 +14,7 @@ from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import MatrixGame, PlayLog, RankOneGame, SimplexSaddle
 from dpconvex.randomness import RandomState, source_from
 
-FORMS = ("matrices", "rank_one", "plays")
+FORMS = ("matrices", "rank_one", "plays")  #: Values of the parameter `form`
 
 
 def private_game(
@@ -41,9 +41,9 @@ def private_game(
     form : {"matrices", "rank_one", "plays"}
         What a record is.
     shape : (rows, columns), optional
-        Of the game; needed for ``"rank_one"`` and ``"plays"``.
+        Numbers of rows and columns of the game; needed for ``"rank_one"`` and ``"plays"``.
     algorithm : str
-        ``"auto"`` takes what is predicted to have the smallest gap, from public facts.
+        ``"auto"`` takes the algorithm with the smallest predicted gap, from public facts.
     constants : {"calibrated", "paper"}
         Tight constants, or the paper's (repaired) ones.
     random_state : int or BitSource, optional
@@ -85,7 +85,7 @@ def private_game(
     chosen.problem.check(records)
     source = source_from(random_state)
     paid = begin(chosen, "private_game", rows + columns, len(records), source)
-    order = source.generator().permutation(len(records))  # one-pass methods need an order that says nothing
+    order = source.generator().permutation(len(records))  # one-pass methods need an order without information
     result = chosen.run(records[order], source)
     return replace(result, certificate=paid.named(result.certificate))
 
@@ -94,7 +94,7 @@ def plan_game(
     n: int, shape: tuple[int, int], privacy: PrivacyParams, bound: float = 1.0,
     form: str = "matrices", algorithm: str = "auto", constants: str = "calibrated",
 ) -> tuple[SaddlePlan, ...]:  # fmt: skip
-    """Return all plans for `n` records, the one that `private_game` takes first. Sees no data."""
+    """Return all plans for `n` records; the first is the plan that `private_game` takes. Sees no data."""
     _validate.choice("form", form, FORMS)
     rows, columns = _sides(shape)
     if form == "rank_one":

@@ -127,7 +127,7 @@ def private_minimize(
     """
     if not isinstance(X, np.ndarray):
         raise InvalidDataError(f"X is a {type(X).__name__}; must be a NumPy array, whose dtype is no private fact")
-    X = np.asarray(X)  # of a masked array or a matrix, the numbers
+    X = np.asarray(X)  # a masked array or a matrix becomes a plain array
     if X.ndim != 2 or len(X) == 0:
         raise InvalidDataError(f"X has shape {X.shape}; records need (n, n_features) with n >= 1")
     chosen = plan_minimize(

@@ -32,11 +32,11 @@ from dpconvex.privacy.profiles import limited
 from dpconvex.randomness import BitSource, SeededSource, SystemSource
 
 REGISTERED = (estimators, exponential_mechanism, evaluation)  # importing these registers every planner of this package
-MOST_PLANNING = 12e6  # computing, about microseconds, that goes into one plan
+MOST_PLANNING = 12e6  # most computing, about microseconds, that one plan may take
 
 
 class UnknownSource(BitSource):
-    """A source of another name: nothing is known of it."""
+    """A noise source with a name that is not known here, so nothing is known about it."""
 
     name: ClassVar[str] = "unknown"
     private: ClassVar[bool] = False
@@ -46,7 +46,7 @@ class UnknownSource(BitSource):
         raise AssertionError("plans draw nothing")
 
 
-SOURCES = {source.name: source for source in (SystemSource, SeededSource)}
+SOURCES = {source.name: source for source in (SystemSource, SeededSource)}  # noise sources by name
 
 
 def verify(
@@ -72,7 +72,7 @@ def verify(
     Returns
     -------
     Verification
-        With one `Check` a claim; whatever is malformed is a failed check, not an exception.
+        The result, with one `Check` for each claim; anything malformed is a failed check, not an exception.
     """
     load_plugins()
     asked: Any = getattr(certificate, "best_estimator_", certificate)
@@ -80,7 +80,7 @@ def verify(
         check_is_fitted(asked)
     if isinstance(asked, FittedModel):
         return verify_numbers(asked.certificate_, planned_again, model=model_digest(asked), public_key=public_key)
-    asked = getattr(asked, "certificate_", asked)  # of synthetic data, a median, metrics
+    asked = getattr(asked, "certificate_", asked)  # e.g. of synthetic data, a median, metrics
     is_text = isinstance(asked, PrivacyCertificate) or str(asked).lstrip().startswith("{")
     if is_text or not os.path.isdir(str(asked)):
         return verify_numbers(asked, planned_again, public_key=public_key)
@@ -102,7 +102,7 @@ def load_plugins() -> None:
 
 
 def planned_again(read: PrivacyCertificate) -> PrivacyCertificate:
-    """Return the certificate of the plan that this one names, made again; raise anything if its inputs make no plan."""
+    """Make the plan that a certificate names again, and return that plan's certificate; may raise any exception."""
     with np.errstate(all="ignore"):
         return _planned(json.dumps(read.planner, sort_keys=True), read.noise_source.name)
 

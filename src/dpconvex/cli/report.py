@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dpconvex.privacy import PrivacyCertificate, Release
     from dpconvex.privacy.budget import Account
 
-SHOWN = 30  #: Number of coefficients that are visible at first; the others unfold.
+SHOWN = 30  #: Number of coefficients that are visible at first; readers can unfold the others.
 NOT_STATED = "not stated"
 GRID = (0.05, 10.0, 9)
 """First and last epsilon, and number of epsilons, in the figure of planned losses; widened to the model's epsilon."""
@@ -49,9 +49,9 @@ class Measured(NamedTuple):
 class Origin:
     """The origin of a model, for a report: data set, purpose in words, payment and date of the fit."""
 
-    data: str = ""
+    data: str = ""  #: The data set, in words
     purpose: str = ""
-    paid: Paid | None = None
+    paid: Paid | None = None  #: The payment from a budget
     evaluated: PrivateMetrics | None = None  #: Private metrics on records that were held out
     date: str = field(default_factory=lambda: datetime.now(UTC).date().isoformat())
 
@@ -113,7 +113,7 @@ def _content(estimator: PrivateLinearModel, origin: Origin, measured: Measured |
 
 
 def _origin(estimator: PrivateLinearModel, origin: Origin) -> list[tuple[str, str]]:
-    """Return what the report says of data, date, purpose, sources, budget and model, whatever of it was stated."""
+    """Return rows about data, date, purpose, sources, budget and model, for each of these that was stated."""
     schema, certificate = estimator.schema, estimator.certificate_.to_dict()
     found = [
         ("data set", origin.data or NOT_STATED),
@@ -123,12 +123,12 @@ def _origin(estimator: PrivateLinearModel, origin: Origin) -> list[tuple[str, st
     ]
     if origin.paid is not None:
         found.append(("budget", origin.paid.text()))
-    model = certificate.get("model", "")  # of coefficients and encoding, if it is stated
+    model = certificate.get("model", "")  # digest of coefficients and encoding, if stated
     return [*found, ("digest of the model", model) if model else ("digest of the certificate", certificate["digest"])]
 
 
 def _bounds(declared: Schema | None, found: Schema | None) -> list[tuple[str, str]]:
-    """Return every column with its range or categories, what was kept of it, and who says so where that is stated."""
+    """Return each column's range or categories, what was kept of them, and their source where it is stated."""
     if declared is None or found is None:
         return []
     rows = []
@@ -140,7 +140,7 @@ def _bounds(declared: Schema | None, found: Schema | None) -> list[tuple[str, st
 
 
 def even_loss(estimator: PrivateLinearModel) -> float | None:
-    """Return what equal probabilities for all classes lose (nats) where another constant is known to lose less."""
+    """Return the loss (nats) of equal probabilities for all classes; None unless a better constant is known."""
     rates = estimator.plan_.problem.loss.rates
     return None if rates is None else math.log(len(rates))
 
@@ -168,7 +168,7 @@ def caution(certificate: PrivacyCertificate) -> str:
 
 
 def _factor(epsilon: float) -> str:
-    """Return e^epsilon rounded up, for it is a limit: three digits, or, where it is near 1, of what it exceeds 1 by."""
+    """Return e^epsilon, a limit, rounded up to three digits; if it is near 1, to three digits of its excess over 1."""
     if epsilon >= 7:
         return f"e^{epsilon:g}"
     factor = math.exp(epsilon)
@@ -199,7 +199,7 @@ def _release_row(release: Release) -> dict[str, str]:
 
 def _coefficients(estimator: PrivateLinearModel) -> list[dict[str, Any]]:
     """Return every released coefficient in encoded units: those beyond their guaranteed band first, by size."""
-    # The others keep their order: sizes may be noise. `reach`: the guaranteed band; `typical`: 0 where no one knows.
+    # The rest keep their order, as sizes may be noise. `reach`: the guaranteed band; `typical`: 0 where it is unknown.
     plan = estimator.plan_
     outputs, width = estimator.encoded_coef_.shape
     values: Floats = np.column_stack([estimator.encoded_coef_, estimator.encoded_intercept_])
@@ -220,11 +220,11 @@ def _coefficients(estimator: PrivateLinearModel) -> list[dict[str, Any]]:
             row["sure"] = known is not None and abs(value) > known
             place = {"at": 50 + 50 * value / end, "left": 50 + 50 * left / end, "width": 50 * (right - left) / end}
             rows.append(row | place)
-    return sorted(rows, key=lambda row: -abs(row["value"]) if row["sure"] else 1.0)  # stable
+    return sorted(rows, key=lambda row: -abs(row["value"]) if row["sure"] else 1.0)  # a stable sort
 
 
 def _in_units(estimator: PrivateLinearModel, parameters: Floats) -> Floats:
-    """Return lengths of the plan's parameters as those of encoded coefficients and intercepts, (outputs, width + 1)."""
+    """Convert lengths of the plan's parameters to encoded coefficients and intercepts, (outputs, width + 1)."""
     domain = estimator.plan_.problem.domain
     lengths = estimator.output_scale * parameters.reshape(len(estimator.encoded_coef_), -1)
     constant = lengths[:, -1:] * domain.intercept if domain.intercept else np.zeros((len(lengths), 1))
@@ -245,7 +245,7 @@ def _feature_names(estimator: PrivateLinearModel, width: int) -> Sequence[str]:
 
 
 def _loss_figure(estimator: PrivateLinearModel) -> str:
-    """Plan the same method again over a grid of epsilon, from public facts: bound and expectation."""
+    """Draw bound and expectation of the loss, planned again from public facts over a grid of epsilon."""
     plan = estimator.plan_
     first, last, count = GRID
     grid = np.geomspace(min(first, plan.privacy.epsilon / 2), max(last, 2 * plan.privacy.epsilon), count).tolist()
@@ -278,7 +278,7 @@ def loss_figure(
     epsilons: Sequence[float], bounds: Sequence[float], expected: Sequence[float],
     error: PredictedError, epsilon: float, even_loss: float | None = None,
 ) -> str:  # fmt: skip
-    """Excess loss of one method over epsilon: its bound, and what it expects on typical data, with yardsticks."""
+    """Draw a method's excess loss over epsilon: its bound and its expectation on typical data, with yardsticks."""
     from matplotlib.ticker import LogLocator
 
     figure, axes = new_axes("loss", 3.3)
@@ -294,8 +294,8 @@ def loss_figure(
     levels = [trivial] if even_loss is None else [trivial, even_loss]
     for level, dash in zip(levels, (TRIVIAL_DASH, EVEN_DASH), strict=False):
         axes.axhline(level, color=MUTED, linewidth=1.2, linestyle=dash)
-    room = 0.12 * math.log(high / low)  # height of a name, and its distance from the line
-    # The lines fall, so above right of the upper one and below left of the lower one there is room.
+    room = 0.12 * math.log(high / low)  # height of a curve's name, and its distance from the curve
+    # The curves fall, so there is room above right of the upper curve and below left of the lower curve.
     curves = (
         ("bound" if error.proved else "estimate", bounds, error.bound, ACCENT, "-", (6, 5), LEFT, 1),
         ("expected", expected, error.expected, SECOND, EXPECTED_DASH, (-6, -12), RIGHT, -1),
@@ -320,7 +320,7 @@ def loss_figure(
 
 
 def budget_figure(account: Account) -> str:
-    """Epsilon that was left after each of the newest payments, of the period that it was made in."""
+    """Draw the epsilon that was left, in the period of the payment, after each of the newest payments."""
     shown = range(max(0, len(account.spent) - 60), len(account.spent))
     from matplotlib.ticker import MaxNLocator
 

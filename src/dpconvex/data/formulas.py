@@ -1,7 +1,7 @@
 """Public maps of cells: dates as days, clock times as hours, and formulas over the columns of one record.
 
-All of it is a function of one record and public text. Formulas are parsed, never executed as Python: names, numbers,
-``+ - * / **`` and the functions of `FUNCTIONS` are all there is. No content raises: what has no value is missing.
+Every result is a function of one record and public text. Formulas are parsed, never executed as Python: they may hold
+names, numbers, ``+ - * / **`` and the functions of `FUNCTIONS`. Cells never raise: a result without value is missing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dpconvex._types import Array, Floats
 from dpconvex.data.frames import Series, dates_or_texts, numbers, taken
 from dpconvex.errors import InvalidParameterError
 
-ISO = "%Y-%m-%d"
+ISO = "%Y-%m-%d"  #: Default format of dates
 _FIELDS = {"%Y": "(?P<Y>[0-9]{4})", "%m": "(?P<m>[0-9]{1,2})", "%d": "(?P<d>[0-9]{1,2})"}
 _FIELDS |= {"%y": "(?P<Y>[0-9]{2})", "%b": "(?P<m>[A-Za-z]{3})"}
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
@@ -32,7 +32,7 @@ _CLOCK += "(?:Z|[+-][0-9]{2}:?[0-9]{2})?$"
 
 
 def date_pattern(form: Any) -> str:
-    """Return the regular expression of dates in a format, a time after them allowed; refuse other formats."""
+    """Return the regular expression of dates in a format, which a time may follow; refuse unsupported formats."""
     parts = re.split("(%.)", form) if isinstance(form, str) else []
     if sorted({"%y": "%Y", "%b": "%m"}.get(part, part) for part in parts[1::2]) != ["%Y", "%d", "%m"] or len(form) > 20:
         what = "must hold %Y (or %y), %m (or %b) and %d once each"
@@ -51,7 +51,7 @@ def days(series: Series, form: str = ISO) -> Floats:
         parts["m"] = pc.cast(pa.array(_place(parts["m"], _MONTHS) + 1), pa.large_string())
     year, month, day = map(_whole, parts.values())
     if "%y" in form:
-        year = year + np.where(year < 69, 2000, 1900)  # as POSIX has it
+        year = year + np.where(year < 69, 2000, 1900)  # POSIX's rule
     real = (year > 0) & (month >= 1) & (month <= 12) & (day >= 1)
     months = ((year - 1970) * 12 + month - 1).astype("M8[M]")
     dates = months.astype("M8[D]") + (day - 1)
@@ -60,12 +60,12 @@ def days(series: Series, form: str = ISO) -> Floats:
 
 
 def _whole(part: Any) -> Array:
-    """Return digits (n,) as whole numbers, 0 for none."""
+    """Return texts of digits (n,) as whole numbers; 0 for missing texts."""
     return np.asarray(pc.if_else(pc.equal(part, ""), "0", part).cast(pa.int64()).fill_null(0), dtype=np.int64)
 
 
 def _place(part: Any, listed: Sequence[str]) -> Array:
-    """Return the positions (n,) of texts in a list, whatever their case, -1 for none."""
+    """Return the positions (n,) of texts in a list, ignoring case; -1 for texts not listed."""
     return np.asarray(pc.index_in(pc.ascii_lower(part), pa.array(listed, pa.large_string())).fill_null(-1))
 
 
@@ -97,7 +97,7 @@ def public_date(name: str, text: Any) -> int:
 
 
 def written_dates(ages: Any, at: str, form: str) -> Any:
-    """Return the dates that lie whole numbers of days (n,) before the date `at`: as dates, or texts in a format."""
+    """Return the dates `ages` (n,) days before the date `at`: as dates, or as texts in a format."""
     found = np.clip(public_date("at", at) - ages.fill_null(0).to_numpy(), -719162, 2932896)  # years 1 to 9999
     dates = pa.array(found.astype("M8[D]"), mask=ages.is_null().to_numpy(zero_copy_only=False))
     return dates if form == ISO else pc.strftime(dates, form)
@@ -118,20 +118,20 @@ FUNCTIONS |= {"log1p": (1, np.log1p), "max": (2, np.maximum), "min": (2, np.mini
 
 _SIGNS: dict[type, Any] = {ast.Add: operator.add, ast.Sub: operator.sub, ast.USub: operator.neg, ast.UAdd: operator.pos}
 _SIGNS |= {ast.Mult: operator.mul, ast.Div: np.true_divide, ast.Pow: np.power}
-_LONGEST = 500
-Value = Callable[[Mapping[str, Any]], Any]
+_LONGEST = 500  # largest number of characters of a formula
+Value = Callable[[Mapping[str, Any]], Any]  #: Returns an expression's values (n,) from the columns, by name
 
 
 @final
 @dataclass(frozen=True)
 class Formula:
-    """A number of each record, as ``weight / (height / 100) ** 2`` or ``days("left") - days("came")``."""
+    """A formula for a number of each record: ``weight / (height / 100) ** 2``, ``days("left") - days("came")``."""
 
-    inputs: dict[str, bool]  #: input columns, and whether each is read as numbers or as dates and clock times
-    value: Value
+    inputs: dict[str, bool]  #: names of input columns; True: read as numbers, False: as dates and clock times
+    value: Value  #: the formula as a function of the columns
 
     def of(self, frame: Any, missing: Array, form: str) -> Floats:
-        """Return the values (n,) for a frame; cells that equal a number in `missing` (k,) have none."""
+        """Return the values (n,) for a frame; cells that equal a number in `missing` (k,) count as missing."""
         columns = {
             name: without(numbers(series, texts=True), missing) if self.inputs[name] else series
             for name, series in ((name, frame.get_column(name)) for name in self.inputs)
@@ -157,7 +157,7 @@ def parse(text: str) -> Formula:
 
 
 def _built(node: ast.AST, found: dict[str, bool]) -> Value:
-    """Return a formula as a function of its columns, and note them; ValueError at anything that is not listed here."""
+    """Return a formula as a function of its columns, noted in `found`; ValueError for syntax that is not allowed."""
     match node:
         case ast.BinOp(left, sign, right) if type(sign) in _SIGNS:
             return _call(_SIGNS[type(sign)], _built(left, found), _built(right, found))
@@ -178,7 +178,7 @@ def _built(node: ast.AST, found: dict[str, bool]) -> Value:
 
 
 def _call(function: Any, first: Value, second: Value | None = None) -> Value:
-    """Return a function of values as one of columns; one frame a level, so that no formula is too deep."""
+    """Return a function of the columns that applies `function`, with one Python frame per level of nesting."""
     if second is None:
         return lambda columns: function(first(columns))
     return lambda columns: function(first(columns), second(columns))
@@ -193,5 +193,5 @@ def _column(node: ast.AST, numeric: bool, found: dict[str, bool]) -> Value:
 
 
 def without(values: Floats, missing: Array) -> Floats:
-    """Return numbers (n,) with NaN for those that are listed as missing."""
+    """Return numbers (n,) with NaN for the numbers that are listed as missing."""
     return np.where(np.isin(values, missing), math.nan, values) if len(missing) else values

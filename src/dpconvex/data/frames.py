@@ -21,13 +21,13 @@ from dpconvex.errors import InvalidDataError, SchemaError
 
 Frame = nw.DataFrame[Any]
 Series = nw.Series[Any]
-MOST, LONGEST = 40, 100  #: Largest number of names, and of characters of a name, in a message.
+MOST, LONGEST = 40, 100  #: Largest number of names in a message, and of characters shown of each name
 NUMBER = r"^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|inf|infinity)$"
 
 
 def typed(values: Any) -> Any:
     """Return a typed pandas or arrow object as the column or table that narwhals reads; others unchanged."""
-    # NumPy would make objects of a pandas array with a missing cell, and numbers of one without.
+    # NumPy would turn a pandas array with a missing cell into objects, and an array without into numbers.
     pandas, arrow = nw.dependencies.get_pandas(), nw.dependencies.get_pyarrow()
     if pandas is not None and isinstance(values, pandas.Index | pandas.api.extensions.ExtensionArray):
         return pandas.Series(values)
@@ -58,7 +58,7 @@ def open_table(table: IntoDataFrame, needed: Iterable[str] = ()) -> Frame:
 
 
 def duplicates(names: Iterable[str]) -> list[str]:
-    """Names that occur a second time, in order."""
+    """Return the names that occur more than once, in order."""
     seen: set[str] = set()
     return [name for name in names if name in seen or seen.add(name)]
 
@@ -74,14 +74,14 @@ def require_columns(present: Iterable[str], needed: Iterable[str], where: str) -
 
 
 def _shown(names: Sequence[str]) -> str:
-    """The first of some names, each cut where it is long: a table may have any number of columns."""
+    """Return the first `MOST` names as a text, each cut to `LONGEST`: a table may have any number of columns."""
     words = [text if len(text := repr(name)) <= LONGEST else text[:LONGEST] + "..." for name in names[:MOST]]
     return ", ".join(words) + (f" and {len(names) - MOST:,} more" if len(names) > MOST else "")
 
 
 def numbers(series: Series, texts: bool = False) -> Floats:
-    """The column as float64, shape (n,), missing values NaN; with `texts` also one of text, cell by cell."""
-    # Where one cell makes a column one of text, its type says what that cell holds.
+    """Return a column as float64, (n,), NaN for missing values; with `texts`, text columns are read cell by cell."""
+    # A single cell may turn a column into text, so the type of a column may depend on one cell.
     values, positions = _levels(series)
     if not is_float(values) and texts:
         values = parse_numbers(values)
@@ -92,13 +92,13 @@ def numbers(series: Series, texts: bool = False) -> Floats:
 
 
 def number_table(table: IntoDataFrame, names: Sequence[str]) -> pa.Table:
-    """The columns of these names as numbers, cell by cell: cells that are no number are missing, for any type."""
+    """Return the named columns as numbers, read cell by cell: cells that are no number are missing, for any type."""
     frame = open_table(table, names)
     return pa.table({name: numbers(frame.get_column(name), texts=True) for name in names})
 
 
 def codes(series: Series, categories: Sequence[str], closed: bool = False) -> NDArray[np.int64]:
-    """Position of each cell's category, shape (n,); -1 for missing values and values not listed.
+    """Return the position of each cell's category, (n,); -1 for missing values and values not listed.
 
     With `closed` the column's type must agree with the list (`refuse_impossible`): for columns whose unlisted values
     would be taken for a listed one.
@@ -121,7 +121,7 @@ def codes(series: Series, categories: Sequence[str], closed: bool = False) -> ND
 
 
 def renamed(series: Series, listed: tuple[str, ...], aliases: Mapping[str, str]) -> Series:
-    """The column with every alias replaced by the value that it means; other unlisted cells are missing."""
+    """Return the column with every alias replaced by the value that it means; other unlisted cells are missing."""
     if not aliases:
         return series
     positions = codes(series, (*listed, *aliases))
@@ -131,7 +131,7 @@ def renamed(series: Series, listed: tuple[str, ...], aliases: Mapping[str, str])
 
 def refuse_impossible(series: Series, categories: Sequence[str]) -> None:
     """Raise `SchemaError` where the column's type alone says that a value or a category is misspelled."""
-    # A type with few values has none but listed ones, and numbers need numbers; levels of other types come from cells.
+    # Values of Boolean and Enum types must be listed, and numbers need numeric categories; other levels are content.
     kind = kind_of(series)
     declared: list[str] = ["false", "true"] if kind == "boolean" else []
     if series.implementation.is_polars() and isinstance(series.dtype, nw.Enum):
@@ -147,22 +147,22 @@ def refuse_impossible(series: Series, categories: Sequence[str]) -> None:
 
 
 def texts_series(values: Array | Sequence[str]) -> Series:
-    """The texts of an array of Python objects, (n,), as a column; no object raises."""
+    """Return the texts of an array of Python objects, (n,), as a column; no object raises."""
     return nw.from_native(pa.chunked_array([object_texts(np.asarray(values, dtype=object))]), series_only=True)
 
 
 def number_series(values: Floats) -> Series:
-    """Numbers (n,) as a column."""
+    """Return numbers (n,) as a column."""
     return nw.new_series("", values, backend="pyarrow")
 
 
 def label_codes(series: Series) -> NDArray[np.int64]:
-    """Numbers, one for each label that occurs, shape (n,); missing cells and empty texts are -1."""
+    """Return a number for each cell's label, (n,), the same for equal labels; -1 for missing cells and empty texts."""
     return _label_codes(series)[1]
 
 
 def distinct_labels(series: Series) -> tuple[list[Any], NDArray[np.int64]]:
-    """The labels that occur, texts as bytes and times as integers, so any is one; positions as `label_codes`."""
+    """Return the labels that occur, with texts as bytes and times as integers, and positions as `label_codes` does."""
     found, codes = _label_codes(series)
     if found is not None and (pa.types.is_string(found.type) or pa.types.is_large_string(found.type)):
         found = found.cast(pa.large_binary())
@@ -172,8 +172,8 @@ def distinct_labels(series: Series) -> tuple[list[Any], NDArray[np.int64]]:
 
 
 def _label_codes(series: Series) -> tuple[Any, NDArray[np.int64]]:
-    """The labels that occur as an arrow array, None if there are no cells, and the position of each cell's, (n,)."""
-    # None becomes a number or a text of fixed width: one cell would then change how others are read.
+    """Return the labels that occur as an arrow array (None: no cells), and the position of each cell's label, (n,)."""
+    # Labels never become numbers or texts of fixed width, or one cell would change how others are read.
     values, positions = _split(_arrow(series))
     try:
         encoded = values.dictionary_encode()
@@ -184,19 +184,19 @@ def _label_codes(series: Series) -> tuple[Any, NDArray[np.int64]]:
     missing = np.asarray(pc.is_null(values, nan_is_null=True))
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
         missing = missing | np.asarray(pc.equal(pc.binary_length(values), 0).fill_null(True))
-    labels = chunks[0].dictionary if chunks else None  # all chunks have the same
+    labels = chunks[0].dictionary if chunks else None  # all chunks have the same dictionary
     return labels, taken(np.where(missing, -1, found), positions, -1)
 
 
 def distinct_values(series: Series) -> Any:
-    """Distinct values of the column, and null if any is missing: of type ``double`` or trimmed ``large_string``."""
+    """Return a column's distinct values, as ``double`` or trimmed ``large_string``, with null if a cell is missing."""
     values, positions = _levels(series)
     return pc.unique(values if positions is None else values.take(pa.array(positions, mask=positions < 0)))
 
 
 def _levels(series: Series) -> tuple[Any, Array | None]:
-    """The column as arrow ``double`` or trimmed ``large_string``, and positions (n,), -1: none; None: one for one."""
-    # Levels are never written out cell by cell: one long level in every cell would not fit in memory.
+    """Return a column's levels, arrow ``double`` or trimmed ``large_string``, and each cell's, (n,), -1 for none."""
+    # Without positions (None) each cell is its own level. Long levels are never repeated per cell, to save memory.
     kind = kind_of(series)
     values, positions = _split(_arrow(series))
     if kind == "text":
@@ -205,7 +205,7 @@ def _levels(series: Series) -> tuple[Any, Array | None]:
 
 
 def dates_or_texts(series: Series, clock: bool = False) -> tuple[Any, Array | None]:
-    """The column as `_levels` has it: trimmed texts, or by its type days since 1970, of a `clock` hours of the day."""
+    """Return `_levels` as trimmed texts; for date types as days since 1970, with `clock` as hours of the day."""
     kind, types = _split(_arrow(series.head(0)))[0].type, pa.types
     if types.is_timestamp(kind) or (types.is_time(kind) if clock else types.is_date(kind)):
         values, positions = _split(_arrow(series))
@@ -221,7 +221,7 @@ def dates_or_texts(series: Series, clock: bool = False) -> tuple[Any, Array | No
 
 
 def kind_of(series: Series) -> Literal["text", "number", "boolean", "nothing"]:
-    """The kind of the column, by its type alone and without reading a cell. Objects count as text."""
+    """Return the kind of the column from its type alone, without reading a cell. Objects count as text."""
     kind, types = _arrow(series if series.implementation.is_pyarrow() else series.head(0)).type, pa.types
     kind = kind.value_type if types.is_dictionary(kind) else kind
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
@@ -236,11 +236,11 @@ def kind_of(series: Series) -> Literal["text", "number", "boolean", "nothing"]:
 
 
 def _split(values: Any) -> tuple[Any, Array | None]:
-    """Levels of an arrow array and the level of each cell (n,), -1 for none; or all values, and None."""
+    """Return an arrow array's dictionary and each cell's level in it, (n,), -1 for none; or all values, and None."""
     if not pa.types.is_dictionary(values.type):
         return values, None
     chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
-    levels = [chunk.dictionary for chunk in chunks]  # not unified: what is found for a level is a function of it alone
+    levels = [chunk.dictionary for chunk in chunks]  # not unified: results depend on each level alone
     starts = np.cumsum([0, *map(len, levels)])
     positions = [
         np.where(np.asarray(chunk.is_null()), -1, np.asarray(chunk.indices.cast(pa.int64()).fill_null(0)) + start)
@@ -250,31 +250,31 @@ def _split(values: Any) -> tuple[Any, Array | None]:
 
 
 def taken(found: Array, positions: Array | None, missing: float) -> Array:
-    """Return the values found for levels, expanded to one for each cell."""
+    """Return the values found for levels, expanded to one value for each cell."""
     return found if positions is None else np.append(found, found.dtype.type(missing))[positions]
 
 
 def parse_numbers(texts: Any) -> Any:
-    """Read an arrow text array as ``double``, cell by cell, ``true`` and ``false`` as 1 and 0; no number: null."""
+    """Read an arrow text array as ``double``, cell by cell; true and false are 1 and 0, texts without number null."""
     cells = pc.ascii_lower(pc.ascii_trim_whitespace(texts.cast(pa.large_string())))
     for word, digit in (("true", "1"), ("false", "0")):
         cells = pc.if_else(pc.equal(cells, word), digit, cells)
-    # The pattern decides, not a try of the cast: a cast fails for a whole column because of one cell.
+    # The pattern decides what is a number, as a cast fails for a whole column because of one cell.
     is_number = pc.match_substring_regex(cells, NUMBER)
     return pc.if_else(is_number, cells, pa.scalar(None, pa.large_string())).cast(pa.float64())
 
 
 def _arrow(series: Series) -> Any:
-    """The column as an arrow array, Python objects and pandas levels as their text."""
+    """Return the column as an arrow array, with Python objects and pandas levels as their text."""
     if series.implementation.is_pandas_like():
         native: Any = series.to_native()
         if native.dtype == "object":
             return object_texts(native.to_numpy())
         if native.dtype == "category":
             positions = native.cat.codes.to_numpy()
-            levels = object_texts(native.cat.categories.to_numpy())  # even their type may follow from a cell
+            levels = object_texts(native.cat.categories.to_numpy())  # even the levels' type may depend on a cell
             return pa.DictionaryArray.from_arrays(pa.array(positions, mask=positions < 0), levels)
-        if native.dtype == np.longdouble:  # unknown to arrow
+        if native.dtype == np.longdouble:  # a type unknown to arrow
             with np.errstate(all="ignore"):
                 return pa.array(native.to_numpy().astype(np.float64))
     if series.implementation.is_pyarrow():
@@ -290,7 +290,7 @@ def _arrow(series: Series) -> Any:
 
 
 def object_texts(values: Array) -> pa.Array:
-    """Text of each Python object; null for missing values and for objects that have no text."""
+    """Return the text of each Python object; null for missing values and for objects that have no text."""
     with np.errstate(all="ignore"):  # a NaN among the cells must not warn
         found = np.frompyfunc(_text, 1, 1)(np.asarray(values, dtype=object))
     return pa.array(found, pa.large_string())
@@ -313,24 +313,24 @@ def _unsupported(series: Series) -> SchemaError:
 
 
 def type_name(series: Series) -> str:
-    """The column's type for messages; narwhals' own name for a pandas object column depends on its cells."""
+    """Return the column's type for messages; narwhals' name for a pandas object column would depend on its cells."""
     if series.implementation.is_pandas_like():
         return str(series.to_native().dtype)
-    return "Enum" if isinstance(series.dtype, nw.Enum) else str(series.dtype)  # not all its categories
+    return "Enum" if isinstance(series.dtype, nw.Enum) else str(series.dtype)  # without its categories
 
 
 def is_float(values: Any) -> bool:
-    """Whether values of a column are numbers (else text)."""
+    """Whether an arrow array holds numbers (else text)."""
     return pa.types.is_float64(values.type)
 
 
 def with_nan(values: Any) -> Floats:
-    """Arrow numbers as float64, null as NaN; possibly a read-only view."""
+    """Return Arrow numbers as float64, null as NaN; possibly a read-only view."""
     return np.asarray(values.fill_null(np.nan) if values.null_count else values, dtype=np.float64)
 
 
 def _nearest_equal(values: Floats, listed: Floats) -> NDArray[np.int64]:
-    """First position in `listed` of each value; -1 where there is none. NaN equals nothing."""
+    """Return each value's first position in `listed`, -1 where there is none. NaN equals nothing."""
     order = np.argsort(listed, kind="stable")
     places = np.minimum(np.searchsorted(listed[order], values), len(listed) - 1)
     return np.where(listed[order][places] == values, order[places], -1)

@@ -1,7 +1,7 @@
-"""Models that leave: fitted linear and additive models as plain tables (JSON), scikit-learn, ONNX, SQL, a model card.
+"""Export of fitted linear and additive models: plain tables (JSON), scikit-learn, ONNX, SQL and a model card.
 
-A model of declared columns is a sum of one broken line a number and one value a level; of linear models the line
-has two knots. Everything is a function of what was released and of public facts, so writing it costs no privacy.
+A model of declared columns sums a broken line per number and a value per level (a column's *rule*; its *vertices* are
+the knots or levels, and a missing cell). It uses released numbers and public facts only, so this costs no privacy.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from dpconvex.problems import NumberRange
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
 
-VERSION = 1  #: Of the format of `Exported.to_json`.
+VERSION = 1  #: Version of the format of `Exported.to_json`
 TRANSFORMERS = {"log1p": np.log1p, "sqrt": np.sqrt}
-"""What scikit-learn, ONNX and SQL have a function for; besides ``"none"``."""
+"""The transforms, besides ``"none"``, that scikit-learn, ONNX and SQL have a function for."""
 
 
 class Exported:
-    """A fitted model that can be written in the forms of other tools."""
+    """A fitted model that can be exported to other tools."""
 
     def _terms(self) -> list[dict[str, Any]]:
-        """Return the rule of each column, with the values of each output at its vertices; they add up to the score."""
+        """Return each column's rule, with each output's values at its vertices; scores add up values of all columns."""
         model: Any = self
         coef, columns = model.encoded_coef_, _columns(model._fitted_map(), self)
         found, start = list[dict[str, Any]](), 0
@@ -56,7 +56,7 @@ class Exported:
         return found
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain tables of the whole model, from which a few lines of any language score a record."""
+        """Return plain tables of the whole model: a few lines of code in any language can score records with them."""
         check_is_fitted(self)
         model: Any = self
         bounds = None if "classes_" in vars(self) else model._range()
@@ -74,25 +74,25 @@ class Exported:
         }
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """Return the model as JSON, and write it to `path` if one is given. The format: docs, Models that leave."""
+        """Return the model as JSON, and write it to `path` if that is given (format: docs, Models that leave)."""
         text = json.dumps(self.to_dict(), indent=1, default=str)
         if path is not None:
             write_atomically(path, text.encode())
         return text
 
     def to_sklearn(self) -> Pipeline:
-        """Return a fitted pipeline of scikit-learn alone that predicts the same, encoding included.
+        """Return a fitted pipeline that makes the same predictions with scikit-learn alone, encoding included.
 
-        It takes clean columns by name: numbers, NaN where one is missing, texts as the schema or its aliases spell
-        them, and columns with a formula or date derived already, under their own names. Probabilities need slopes that
-        are not capped, or ``probabilities="sigmoid"``; without, the last step has none.
+        It takes clean columns by name: numbers (NaN if missing), texts as the schema or its aliases spell them, and
+        columns with a formula or date already computed, under their own names. The pipeline has probabilities only if
+        slopes are not capped, or with ``probabilities="sigmoid"``.
         """
         return _pipeline(self)
 
     def to_sql(self, table: str) -> str:
-        """Return a query that scores each row of a table, one column an output, in the SQL of most databases.
+        """Return a query in the SQL of most databases that scores each row of a table, with one column per output.
 
-        Comments say what the scores mean, and which columns must hold what is derived from others.
+        Its comments say what the scores mean, and which columns must hold values derived from other columns.
         """
         model, scores = self.to_dict(), []
         for output, intercept in enumerate(model["intercept"]):
@@ -109,12 +109,12 @@ class Exported:
         for name, part in {part["column"]: part for part in parts}.items():
             if derived := ", ".join(str(part[key]) for key in ("formula", "date", "at") if key in part):
                 notes.append(f"{_quoted(name)} must hold what is derived: {derived}")
-        text = "".join(f"-- {' '.join(note.split())}\n" for note in notes)  # names cannot end a comment
+        text = "".join(f"-- {' '.join(note.split())}\n" for note in notes)  # line breaks in names cannot end a comment
         return text + "SELECT *,\n" + ",\n".join(scores) + f"\nFROM {_quoted(table)};\n"
 
 
 def _columns(features: FeatureMap, model: Any) -> tuple[Any, ...]:
-    """Return the columns of a linear model, or refuse one that clips whole rows."""
+    """Return a linear model's columns; refuse a model that clips whole rows."""
     if isinstance(features, FromSchema):
         return features.schema.columns
     if not isinstance(features, Scaled):
@@ -125,7 +125,7 @@ def _columns(features: FeatureMap, model: Any) -> tuple[Any, ...]:
 
 
 def _function(rule: dict[str, Any]) -> Any:
-    """Return the function of a rule's transform, None for none, or refuse it."""
+    """Return the function of a rule's transform (None if there is none), or refuse the transform."""
     if rule["transform"] not in (*TRANSFORMERS, "none"):
         what, remedy = "has no counterpart in scikit-learn, ONNX and SQL", "Take --format json"
         raise InvalidParameterError("transform", rule["transform"], what, remedy)
@@ -133,18 +133,18 @@ def _function(rule: dict[str, Any]) -> Any:
 
 
 def jumps(rule: dict[str, Any]) -> tuple[Floats, Floats]:
-    """Return what a missing or unlisted cell adds to each output, and how much more each vertex does, (outputs, m)."""
+    """Return what a missing or unlisted cell adds to each output, and how much more each vertex adds, (outputs, m)."""
     values = np.array(rule["values"])
     own = rule.get("missing", rule.get("other"))
     rest = values[:, -1] if own else values.mean(1)
     values = values[:, : values.shape[1] - 1] if own else values
-    if "levels" in rule:  # other spellings count as what they mean
+    if "levels" in rule:  # an alias adds what its level adds
         values = values[:, [*range(values.shape[1]), *map(rule["levels"].index, rule.get("aliases", {}).values())]]
     return rest, values - rest[:, None]
 
 
 def _pipeline(model: Any) -> Any:
-    """Return the pipeline: fitted on public numbers, its coefficients then replaced by those that were released."""
+    """Return the pipeline: it is fitted on public numbers, then its coefficients are replaced by the released ones."""
     try:
         import pandas as pd
     except ImportError:
@@ -171,9 +171,9 @@ def _pipeline(model: Any) -> Any:
         else:
             function, span = _function(rule), (rule["lower"], rule["upper"])
             scalers = [MinMaxScaler(clip=True)]
-            if function is not None:  # clipped first: what lies outside may have no logarithm
+            if function is not None:  # clipping comes first, as numbers outside may have no logarithm
                 scalers = [MinMaxScaler(span, clip=True), FunctionTransformer(function), *scalers]
-            # Places of [0, 1], and -1 for a missing number: its hat is a vertex like any other.
+            # Knots are places in [0, 1], and -1 stands for a missing number, a vertex like any other.
             knots: Any = np.array([-1.0, *rule["knots"]])[:, None]
             hats = SplineTransformer(degree=1, knots=knots, extrapolation="constant")
             step = make_pipeline(*scalers, SimpleImputer(strategy="constant", fill_value=-1.0), hats)
@@ -206,13 +206,13 @@ def _quoted(name: str, mark: str = '"') -> str:
 
 
 def _number(text: str) -> float:
-    """Return what a schema takes a level or a missing cell for, if it is a number or a truth value; else NaN."""
+    """Return the number that a schema reads in a text, true and false being 1 and 0; NaN if it is no number."""
     text = {"true": "1", "false": "0"}.get(text.lower(), text)
     return float(text) if re.match(NUMBER, text.lower()) else math.nan
 
 
 def _same(text: str) -> list[str]:
-    """Return what databases write for cells that a schema takes for this level."""
+    """Return other texts that a database may write for a numeric or Boolean level."""
     if not math.isfinite(number := _number(text)):
         return []
     truth = {0.0: ["false", "FALSE"], 1.0: ["true", "TRUE"]}.get(number, [])
@@ -220,7 +220,7 @@ def _same(text: str) -> list[str]:
 
 
 def _mixture(rule: dict[str, Any], values: list[str]) -> str:
-    """Return the mean of these texts by the weights of a row's vertices."""
+    """Return the SQL of a row's value: `values`, the SQL at each vertex, averaged with the row's vertex weights."""
     if rule["kind"] == "pair":
         first = rule["first"]
         count = len(first["levels"]) + first["other"] if "levels" in first else len(first["knots"]) + first["missing"]
@@ -235,7 +235,7 @@ def _mixture(rule: dict[str, Any], values: list[str]) -> str:
             spelt = dict.fromkeys(_same(text), value) | spelt
         cases = [f"WHEN {_quoted(text, chr(39))} THEN {value}" for text, value in spelt.items()]
         return f"CASE TRIM(CAST({cell} AS VARCHAR)) {' '.join(cases)} ELSE {values[-1] if rule['other'] else even} END"
-    # Of a derived column it is the inputs that the schema lists as missing.
+    # For a column with a formula, the numbers listed as missing concern its inputs.
     for none in filter(math.isfinite, map(_number, () if "formula" in rule else rule.get("absent", ()))):
         cell = f"NULLIF({cell}, {none!r})"
     low, high, knots = rule["lower"], rule["upper"], rule["knots"]
@@ -253,7 +253,7 @@ def _mixture(rule: dict[str, Any], values: list[str]) -> str:
 
 
 def to_onnx(model: Any) -> Any:
-    """Return the model as ONNX in double precision: one input (n, 1) a column, outputs ``score`` and ``prediction``."""
+    """Return a double-precision ONNX model with an input (n, 1) per column, and outputs ``score``, ``prediction``."""
     _validate.installed("onnx")
     from onnx import TensorProto, checker, helper, numpy_helper  # pyright: ignore[reportMissingImports]
 

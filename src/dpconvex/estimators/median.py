@@ -20,7 +20,7 @@ from dpconvex.problems.data.points import user_points
 from dpconvex.randomness import BitSource, source_from
 
 FINEST = 1e-6
-"""Default of `min_radius` as a share of `radius_bound`; a finer grid costs no privacy and hardly any accuracy."""
+"""Default of `min_radius`, as a share of `radius_bound`; a finer grid costs no privacy and hardly any accuracy."""
 
 
 @final
@@ -32,7 +32,7 @@ class PrivateGeometricMedian(PrivateEstimator):
     The geometric median minimizes the mean Euclidean distance to the points. All that must be known in advance is a
     crude ball that holds the data: the error grows with the spread of the bulk of the points, not with the ball.
     First a radius is found that holds most of the points, then a center among them, then noisy gradient descent from
-    there finds the median. Other methods of the papers, to compare with, are a name away (`algorithm`).
+    there finds the median. `algorithm` selects other published methods, for comparison.
 
     Guarantee: everything that `fit` learns from data is (epsilon, delta)-differentially private for neighbors that
     replace one record, with a public number of records; nothing else depends on the data.
@@ -42,31 +42,30 @@ class PrivateGeometricMedian(PrivateEstimator):
     epsilon : float, default=1.0
         Privacy budget of one `fit`, positive; smaller is more private.
     delta : float, default=1e-6
-        In (0, 1/2) and far below 1/n. Only ``algorithm="coordinate_median"`` may have 0; all others need Gaussian
-        noise.
+        In (0, 1/2) and far below 1/n. Only ``algorithm="coordinate_median"`` allows 0; all others need Gaussian noise.
     radius_bound : float
         Required: public radius of a ball around the origin, in the unit of the points. Points outside are moved onto
-        it. Subtract a public guess of the center first, if there is one. It must not be read off the data.
+        it. Subtract a public guess of the center first, if there is one. The radius must not be read off the data.
     min_radius : float, optional
         Public, in the unit of the points; smaller radii are not told apart. Default: a millionth of `radius_bound`.
     algorithm : str, default="geometric_median"
-        ``"geometric_median"``: radius, center, noisy gradient descent. ``"stable_sgd"``, ``"fixed_order"``: with stable
-        stochastic gradients, in a random or a fixed order, instead of descent; ``"center_only"``: without a last stage.
-        Others that are published: ``"halving"`` (RadiusFinder and descent in halving balls, up to 50,000 records),
+        ``"geometric_median"``: radius, center, noisy gradient descent. ``"stable_sgd"``, ``"fixed_order"``: stable
+        stochastic gradients, in random or fixed order, instead of descent. ``"center_only"``: without the last stage.
+        Other published methods: ``"halving"`` (RadiusFinder and descent in halving balls, up to 50,000 records),
         ``"origin_descent"`` (DP-GD), ``"coordinate_median"``, ``"clipped_mean"`` (not robust).
     constants : {"calibrated", "paper"}
         Tight constants, or the paper's (repaired) ones, which need hundreds of thousands of records: for
         ``"stable_sgd"``, ``"fixed_order"`` and ``"center_only"``.
     level : float, optional
         In [0.6, 0.95], by default 0.65, for the first four algorithms: share of the points that must be near each
-        other, on average, for a radius to be found. 0.65 tolerates 19 % of outliers anywhere, 0.775 (the paper's) 12 %,
-        0.6 22 % (slower). With more outliers the radius reaches them, and the status may say so.
+        other, on average, for a radius to be found. A level of 0.65 tolerates 19 % of outliers anywhere, 0.775 (the
+        paper's) 12 %, and 0.6 (slower) 22 %. With more outliers the radius reaches them, and the status may say so.
     {seed}
 
     Attributes
     ----------
     location_ : array of shape (n_features,)
-        The released median; the origin when no center was found and nothing else is run.
+        The released median; the origin if no center was found and no other stage is run.
     radius_ : float or None
         Released radius around some point that holds about the share `level` of the points, within a factor of four.
         None if the algorithm looks for none.

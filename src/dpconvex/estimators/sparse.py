@@ -1,4 +1,4 @@
-"""Linear models over an l1 ball, for many more features than records: what they share, and the final classes."""
+"""Linear models over an l1 ball, for many more features than records: base classes and final classes."""
 
 import math
 from abc import abstractmethod
@@ -26,7 +26,7 @@ from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain, WorstGroupLoss, l1_ball_loss, single_group
 from dpconvex.randomness import BitSource, source_from
 
-LOGISTIC_THIRD = 1 / (6 * math.sqrt(3))  #: Largest third derivative of the logistic loss.
+LOGISTIC_THIRD = 1 / (6 * math.sqrt(3))  #: Largest third derivative of the logistic loss
 
 
 @dataclass(eq=False, repr=False)
@@ -38,7 +38,7 @@ class PrivateSparseModel(FittedModel):
     """
 
     default_radius: ClassVar[float]
-    """l1 norm of the coefficients, times the bound of the features, where no radius is given."""
+    """Default radius (largest l1 norm of the coefficients), times the bound of the features."""
 
     epsilon: float = 1.0
     delta: float = 1e-6
@@ -63,7 +63,7 @@ class PrivateSparseModel(FittedModel):
 
     @abstractmethod
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit with the smallest predicted error at the given budget.
+        """Fit by the plan with the smallest predicted error at the given budget.
 
         Parameters
         ----------
@@ -76,7 +76,7 @@ class PrivateSparseModel(FittedModel):
     @final
     @property
     def sparsity_(self) -> int:
-        """Number of coefficients, of encoded features, that are not 0."""
+        """Number of nonzero coefficients of encoded features."""
         check_is_fitted(self)
         return int(np.count_nonzero(self.encoded_coef_))
 
@@ -102,14 +102,14 @@ class PrivateSparseModel(FittedModel):
 
     @final
     def _radius(self, features: _features.FeatureMap) -> float:
-        """Return the l1 norm in the plan's units: encoded features, and targets of width 1."""
+        """Return the radius in the plan's units: for encoded features, and targets with a range of width 1."""
         if self.radius is None:
             return self.default_radius / features.domain.linf
         return _validate.real("radius", self.radius, above=0.0, remedy="It is the largest l1 norm of the coefficients")
 
     @final
     def _learn(self, features: _features.FeatureMap, records: Any, source: BitSource, middle: float = 0.0) -> None:
-        """Plan, run on records in a random order, and store what was released."""
+        """Plan, run on the records in a random order, and store what was released."""
         n = count(records)
         plan: Any = able(self, records).plan(n, features.domain.n_features)[0]
         self.plan_ = plan
@@ -125,7 +125,7 @@ class PrivateSparseModel(FittedModel):
 
     @final
     def _store(self, features: _features.FeatureMap, weights: Floats, middle: float = 0.0) -> None:
-        """Store released weights, (p,) with the intercept's last; predictions are ``middle + output_scale * z``."""
+        """Store released weights (p,), the last for the intercept; predictions are ``middle + output_scale * z``."""
         scaled, p = self.output_scale * weights[None, :], features.domain.n_features
         constant = scaled[:, p] * features.domain.linf if self.fit_intercept else np.zeros(1)
         self.encoded_coef_, self.encoded_intercept_ = scaled[:, :p], middle + constant
@@ -170,13 +170,13 @@ class PrivateLasso(RegressorMixin, PrivateSparseModel):
     schema : Schema, optional
         Public description of a table with the features.
     radius : float, optional
-        Public, positive: largest l1 norm of the coefficients (of encoded features, the intercept's included, in units
-        of the target's range). A larger one fits better and has more noise; privacy is the same. Default: 1 divided by
-        the features' bound.
+        Public, positive: largest l1 norm of the coefficients (of encoded features, the intercept included, in units of
+        the target's range). A larger radius allows a better fit and needs more noise; privacy is the same. Default: 1
+        divided by the features' bound.
     fit_intercept : bool, default=True
         Add a constant feature.
     algorithm : str, default="auto"
-        ``"auto"`` takes the plan with the least expected error, by public facts.
+        ``"auto"`` takes the plan with the smallest predicted error, from public facts.
     constants : {"calibrated", "paper"}
         Tight constants, or the paper's (repaired) ones. Both are private and certified.
     {seed}
@@ -294,7 +294,7 @@ class PrivateSparseClassifier(_targets.FromLogits, ClassifierMixin, PrivateSpars
 
     @final
     def _schema_classes(self) -> Array:
-        assert self.schema is not None  # of tables that are read portion by portion
+        assert self.schema is not None  # as for tables that are read portion by portion
         return np.asarray(self.schema.classes)
 
     @final
@@ -340,9 +340,9 @@ class PrivateSparseLogisticRegression(PrivateSparseClassifier):
     random_state, verbose : optional
         As in `PrivateLasso`.
     radius : float, optional
-        Public, positive: largest l1 norm of the coefficients of encoded features, the intercept's included. A larger
-        one fits better and has more noise; privacy is the same. Default: 3 divided by the features' bound, so that the
-        largest logit is 3.
+        Public, positive: largest l1 norm of the coefficients of encoded features, the intercept included. A larger
+        radius allows a better fit and needs more noise; privacy is the same. Default: 3 divided by the features' bound,
+        so that the largest logit is 3.
 
     Attributes
     ----------

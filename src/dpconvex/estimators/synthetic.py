@@ -40,10 +40,10 @@ from dpconvex.randomness import BitSource, source_from
 class PrivateSyntheticData(PrivateEstimator):
     """Synthetic records under differential privacy, whose marginal tables are near those of the data.
 
-    The table's columns become finitely many values (categories as they are, numbers in bins). Released are
-    noisy tables of all columns and of all pairs of columns, of up to 100 columns; a distribution over all columns is
-    fitted to them, and records are drawn from it, as many as wanted, at no further cost. Other methods and tables of
-    more columns keep one histogram over all combinations of values, of which there may be 2^27 at most.
+    Every column gets finitely many values (categories as they are, numbers in bins). With up to 100 columns, noisy
+    tables of every column and of every pair of columns are released; a distribution over all columns is fitted to them,
+    from which any number of records is drawn at no further cost. Other methods, and tables of more columns, keep one
+    histogram over all combinations of values, of which there may be 2^27 at most.
 
     Guarantee: everything that `fit` learns from data is (epsilon, delta)-differentially private for neighbors that
     replace one record, or all records of one user (`groups`), of a public number, or add or remove one record, of a
@@ -56,30 +56,30 @@ class PrivateSyntheticData(PrivateEstimator):
     delta : float, default=1e-6
         0, or in (0, 1/2) and far below 1/n. 0 is pure privacy, at two to three times the error.
     schema : Schema
-        Public description of the table. Of a column with ``range = "private"`` a fit finds range and bins, and pays for
-        them: about a twelfth of epsilon for all of these columns.
+        Public description of the table. For columns with ``range = "private"`` a fit finds range and bins, and pays for
+        them: about a twelfth of epsilon for all such columns together.
     columns : sequence of str, optional
         Columns to use, of the schema's features and target. Default: all.
     bins : {"auto", "private"}, int, or mapping from column names to one of them or edges, default="auto"
-        Of numeric columns: the number of public bins, of equal width, or public edges; ``"private"``: 16 bins that a
-        fit finds, for 4 % of epsilon for all of these columns. ``"auto"`` finds them where noise lets it (a public
-        fact), and else takes 16 of equal width. Of a private range the number of bins, at most 32, or public edges.
+        Bins of numeric columns: the number of public bins of equal width, or public edges; ``"private"`` stands for 16
+        bins that a fit finds, for 4 % of epsilon for all such columns together. ``"auto"`` finds them where noise is
+        small enough (a public fact), else takes 16 of equal width. For a private range: at most 32 bins, or edges.
     order : int, default=2
         Number of columns of the marginal tables to answer; with fewer columns than that, one table of all of them.
-        More order, more tables, larger errors.
+        A higher order means more tables and larger errors.
     algorithm : str, default="auto"
-        ``"auto"`` takes noisy tables for orders 1 and 2, else what is predicted to have the smallest error. From public
-        facts. Where noise on all pairs of columns would hide them, it measures a forest of pairs, chosen privately, or
-        from sixteen columns on pairs of grouped values, and below that columns alone.
+        ``"auto"`` takes noisy tables for orders 1 and 2, else the method with the smallest predicted error, from public
+        facts. If noise would hide the tables of all pairs of columns, it measures a privately chosen forest of pairs,
+        or (from sixteen columns on) pairs of grouped values; if noise is still too large, it measures columns alone.
     constants : {"calibrated", "paper"}
         Tight constants, or the paper's (repaired) ones.
     impossible : sequence of mappings, optional
         Pairs of values that no record has together, as ``{"sex": "Male", "relationship": "Wife"}``: public knowledge.
-        They are counted as they are, and never drawn. For noisy tables and chosen forests.
+        Such records are counted in the data, but never drawn. For noisy tables and chosen forests.
     neighbors : {"replace_one", "add_or_remove_one"}
         What the promise is about. With ``"add_or_remove_one"`` the number of records is private too, and the noise on
         counts is half as large (by the root of 2 if Gaussian) at the same epsilon, which promises less: replacing a
-        record costs up to ``2 epsilon`` then. Epsilons of the two do not compare. For noisy tables, in memory.
+        record costs up to ``2 epsilon`` then, so epsilons of the two cannot be compared. For noisy tables, in memory.
     rows : int, optional
         A public guess of the number of records, for ``"add_or_remove_one"`` alone, which needs it: plans, and the size
         of samples, follow from it and not from the data. Privacy does not rest on it. Never count it.
@@ -88,28 +88,28 @@ class PrivateSyntheticData(PrivateEstimator):
     Attributes
     ----------
     cells_ : TableCells
-        The public domain: names and values of every column, and as which of them missing cells count (``filled``).
+        The public domain: names and values of every column, and the value that missing cells count as (``filled``).
     queries_ : Marginals
         The marginal tables.
     model_ : ReleasedModel
         The released distribution.
     tables_ : ReleasedTables or None
-        The noisy tables themselves, where noisy tables were released: of any sign and inconsistent; unbiased where the
-        number of records is public. Where it is private, ``tables_.total`` is what they say of it.
+        The noisy tables, where they were released: entries have any sign, tables are not consistent; they are unbiased
+        if the number of records is public. If it is private, ``tables_.total`` is its estimate from the tables.
     histogram_ : array of shape ``cells_.shape``
-        Released shares of all combinations; they sum to 1. There is none of more than 2^27.
+        Released shares of all combinations, which sum to 1; not available for more than 2^27 combinations.
     answers_ : array of shape (n_queries,)
         Released answers to the marginals.
     ranges_ : dict of NumberRange
         Ranges that were found, by column; empty where all were declared.
     found_schema_ : Schema
-        The schema with them: public from then on.
+        The schema with these ranges, which are public from then on.
     {released}
 
     Notes
     -----
-    Only tables of `order` columns are measured; relations of more columns are the model's guess. A test of a hypothesis
-    on synthetic records does not know about the noise.
+    Only tables of `order` columns are measured; relations of more columns are the model's guess. Hypothesis tests on
+    synthetic records do not account for the noise.
 
     References
     ----------
@@ -174,7 +174,7 @@ class PrivateSyntheticData(PrivateEstimator):
         return self._plans(self._cells(n, privacy), n, privacy)
 
     def domain(self, n: int | None = None, *, unit: str | None = None) -> TableCells:
-        """Return the columns' values that a fit to `n` records starts from; parameters as of `plan`. Sees no data."""
+        """Return the columns' values that a fit to `n` records starts from; parameters as in `plan`. Sees no data."""
         return self._cells(*self._promise(n, self._unit(unit)))
 
     def _unit(self, unit: str | None) -> Unit:
@@ -239,7 +239,7 @@ class PrivateSyntheticData(PrivateEstimator):
             users = open_users(schema, table, groups)
         elif groups is not None or user is not None:
             labels = user_labels(schema.user_labels(X) if groups is None else groups)
-            users = UserGroups.of(labels, empty=not self._relation.fixes_size)  # else the refusal told of records
+            users = UserGroups.of(labels, empty=not self._relation.fixes_size)  # else an error would tell of records
         if users is not None:
             if users.n_records != rows:
                 raise InvalidDataError("X and groups must have one length: one label a record")
@@ -269,8 +269,8 @@ class PrivateSyntheticData(PrivateEstimator):
         """Draw synthetic records from the released distribution; costs no privacy.
 
         Counts are rounded together (`ReleasedModel.sample`), not drawn one by one: the records' tables are as near the
-        model's as their number allows. Several samples share the noise of one release, so rules that combine imputed
-        tables give intervals that do not hold for them (docs, Synthetic data); `marginal` has such that do.
+        model's as their number allows. Several samples share the noise of one release, so the rules for combining
+        imputed tables give invalid intervals for them (docs, Synthetic data); those of `marginal` are valid.
 
         Parameters
         ----------
@@ -283,8 +283,8 @@ class PrivateSyntheticData(PrivateEstimator):
         Returns
         -------
         pyarrow.Table
-            Categories as text (null for the level ``(other)``). Numbers are drawn evenly inside bins, or as cells say:
-            multiples of the schema's `step`, ages of dates as dates, else with three digits of their bin's width.
+            Categories are text (null for the level ``(other)``). Numbers are uniform within bins, as multiples of the
+            schema's `step`, as dates if they are ages of dates, else rounded to three digits of their bin's width.
         """
         check_is_fitted(self)
         rng = np.random.default_rng(random_state)
@@ -306,28 +306,28 @@ class PrivateSyntheticData(PrivateEstimator):
     @overload
     def marginal(self, *columns: str, interval: float, together: bool = False) -> Marginal: ...
     def marginal(self, *columns: str, interval: float | None = None, together: bool = False) -> Floats | Marginal:
-        """Return the released shares of all combinations of values of `columns`, one axis a column, in that order.
+        """Return the released shares of all combinations of values of `columns`, with one axis per column, in order.
 
         Parameters
         ----------
         *columns : str
             Names of columns; their combinations may be 2^27 at most.
         interval : float, optional
-            Level of intervals for the *data's* shares, as 0.95: they come from the noisy table alone and hold whatever
-            the model does. One or two columns whose table was measured (`tables_`). With users they are for the mean
-            over users of their own shares.
+            Level of intervals for the *data's* shares, such as 0.95: they use the noisy table alone and hold whatever
+            the model does. They need one or two columns whose table was measured (`tables_`). With users they are for
+            the mean over users of their own shares.
         together : bool
             Whether all intervals of the table hold at once with that probability, or each by itself.
 
         Returns
         -------
         array, or with `interval` a Marginal
-            Shares; with an interval also ``low``, ``high``, and whether the model ``fits`` into them.
+            Shares; with `interval` also the bounds ``low``, ``high``, and whether the model ``fits`` between them.
 
         Raises
         ------
         InvalidParameterError
-            If a column is unknown or named twice, or there is no interval.
+            If a column is unknown or named twice, or no interval is available.
         """
         check_is_fitted(self)
         names = self.cells_.names
@@ -346,7 +346,7 @@ class PrivateSyntheticData(PrivateEstimator):
 
     @property
     def fit_report_(self) -> list[dict[str, Any]]:
-        """How well the model fits each measured table, from released numbers: misfit 1 is as far as noise explains."""
+        """How well the model fits each measured table, from released numbers: noise alone explains a misfit of 1."""
         check_is_fitted(self, "model_")
         return [] if self.tables_ is None else self.tables_.report(self.cells_.names, self.model_.marginal)
 
@@ -368,11 +368,11 @@ class PrivateSyntheticData(PrivateEstimator):
 
     @property
     def _user(self) -> str | None:
-        """The schema's column of users, where there is a schema that names one."""
+        """Name of the schema's column of users, or None."""
         return getattr(self.schema, "user", None)
 
     def _queries(self, cells: TableCells) -> Marginals:
-        """Return the tables to answer, with what else is public about them."""
+        """Return the tables to answer, with everything else that is public about them."""
         pairs = [tuple(cells.position(*each) for each in pair.items()) for pair in self.impossible or ()]
         if any(len(pair) != 2 for pair in pairs):
             raise InvalidParameterError("impossible", self.impossible, "must be pairs: sex=Male,relationship=Wife")
@@ -382,7 +382,7 @@ class PrivateSyntheticData(PrivateEstimator):
         return replace(queries, center=center, impossible=tuple(pairs), ordered=cells.ordered)
 
     def _cells(self, n: int, privacy: PrivacyParams) -> TableCells:
-        """Return the domain, with open columns whose bins a fit finds: where the parameters say so, or the noise."""
+        """Return the domain; it has open columns (a fit finds their bins) where parameters or the noise say so."""
         schema, named = checked_schema(self.schema), {name for pair in self.impossible or () for name in pair}
         public = TableCells.of_schema(schema, self.columns, self.bins)
         found = TableCells.of_schema(schema, self.columns, self.bins, PRIVATE, named)

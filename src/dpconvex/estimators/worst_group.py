@@ -48,8 +48,8 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
         Public shares of the groups among the records, in the order of `groups`, adding up to 1. A group's mean loss is
         computed with them. Default: released privately, for 5 % of epsilon.
     smallest_share : float, default=0.05
-        Public, positive: smaller shares are raised to it. Such a group counts by less than its full loss, but steps,
-        which shrink with the inverse of the smallest share, stay useful.
+        Public, positive: smaller shares are raised to it. A group with a raised share counts by less than its full
+        loss, but steps, which shrink in proportion to the smallest share, stay useful.
     classes, feature_bound, feature_bounds, schema, fit_intercept, random_state, verbose : optional
         As in `PrivateSparseLogisticRegression`.
     radius : float, optional
@@ -100,7 +100,7 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
     def plan(self, n: int, n_features: int | None = None) -> tuple[SaddlePlan, ...]:
         """Return all plans for data of this size, the smallest predicted error first. Sees no data.
 
-        Without public shares this plans for groups of equal size, with the budget that is left after the shares; `fit`
+        Without public shares this plans for groups of equal size, with the budget left after paying for shares; `fit`
         plans again for the shares that it releases.
         """
         labels = self._group_labels()
@@ -110,7 +110,7 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
         return self._plans(self._feature_map(n_features), n, equal if shares is None else shares, privacy)
 
     def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
-        """Fit for the worst group with the smallest predicted error at the given budget.
+        """Fit for the worst group, by the plan with the smallest predicted error at the given budget.
 
         Parameters
         ----------
@@ -131,7 +131,7 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
             features, records, classes = *opened[:2], self._schema_classes()
         n, planner, privacy = count(records), able(self, records), self._privacy()
         shares = self._public_shares(len(labels))
-        planned = planner.plan(n, features.domain.n_features)[0]  # from public facts, also of the shares
+        planned = planner.plan(n, features.domain.n_features)[0]  # from public facts, with the release of shares
         self._paid = begin(planned, type(self).__name__, fitted_columns(self), n, source, privacy)
         if shares is None:
             chosen = self._shares_plan(n, len(labels))
@@ -157,7 +157,7 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
         return GroupShares(n, n_groups, self._privacy(), self.smallest_share)
 
     def _public_shares(self, n_groups: int) -> Floats | None:
-        """Return the declared shares, none below `smallest_share`; None where they must be released."""
+        """Return the declared shares, none below `smallest_share`; None if shares must be released."""
         smallest = _validate.real("smallest_share", self.smallest_share, above=0.0, below=1.0)
         if self.group_shares is None:
             return None

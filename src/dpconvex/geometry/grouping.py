@@ -1,6 +1,6 @@
-"""Blocks of a domain as noise sees them, and the cheapest ways to group and weigh them.
+"""Blocks of a domain with their sizes for noise, and the cheapest ways to group and weigh the blocks.
 
-Docs, Objective perturbation, section 4, and Additive models, section 2.
+Proofs: docs, Objective perturbation, section 4, and Additive models, section 2.
 """
 
 import math
@@ -23,13 +23,13 @@ def sum_by(groups: IntArray, values: Array) -> Floats:
 
 
 class Shapes(NamedTuple):
-    """Blocks of a norm; arrays of shape (m,)."""
+    """The m blocks of a norm; all arrays have shape (m,)."""
 
-    sizes: IntArray
-    widths: Floats
-    euclidean: BoolArray
-    centered: BoolArray
-    costs: Floats  #: of a unit of energy
+    sizes: IntArray  #: number of columns
+    widths: Floats  #: bound of the block's norm over the domain
+    euclidean: BoolArray  #: whether the block is measured in l2, else in l1
+    centered: BoolArray  #: whether the block is measured modulo constants
+    costs: Floats  #: cost of a unit of energy in the block
 
     @property
     def dimensions(self) -> IntArray:
@@ -37,7 +37,7 @@ class Shapes(NamedTuple):
 
     @property
     def spread(self) -> Floats:
-        """Expected squared length of a uniform point of each block's cross-polytope, ball, or centered body."""
+        """Expected squared length of a uniform point in each block's unit ball: cross-polytope, ball, centered body."""
         d = self.sizes.astype(np.float64)
         polytope, ball = 2 * d / ((d + 1) * (d + 2)), d / (d + 2)
         middle = (2 * (d - 1) - (d - 1 + (self.sizes % 2 == 0)) / d) / (d * (d + 1))  # (2.1)
@@ -52,7 +52,7 @@ class Shapes(NamedTuple):
 
 
 def blocks_of(domain: DataDomain, costs: Sequence[float] | None = None) -> Shapes:
-    """Blocks of the domain, centered or not, their bounds as widths; a box counts as one-column blocks."""
+    """Return the domain's blocks, with their bounds as widths; a box counts as blocks of one column."""
     blocks = domain.all_blocks
     repeats = [block.size if block.norm == "linf" else 1 for block in blocks]
     euclidean = np.repeat([block.norm == "l2" and block.size > 1 for block in blocks], repeats)
@@ -64,16 +64,16 @@ def blocks_of(domain: DataDomain, costs: Sequence[float] | None = None) -> Shape
 
 
 def l1_blocks(domain: DataDomain, costs: Sequence[float] | None = None) -> Shapes:
-    """As `blocks`, all bounded in l1."""
+    """Return the domain's blocks as `blocks_of` does, but all bounded in l1."""
     shapes = blocks_of(domain, costs)
     widths = np.where(shapes.euclidean, shapes.widths * np.sqrt(shapes.sizes) * UP, shapes.widths)
     return shapes._replace(widths=widths, euclidean=np.zeros_like(shapes.euclidean))
 
 
 def centered_lengths(domain: DataDomain) -> tuple[IntArray, Floats]:
-    """Dimensions of each block, (m,), and its largest l2 length, rounded up: of a simplex modulo constants.
+    """Dimension of each block, and its largest l2 length, rounded up; centered blocks count modulo constants. (m,)
 
-    ``|x - 1/d|^2 <= 1 - 1/d`` for a point x of the simplex.
+    For a point x of the simplex, ``|x - 1/d|^2 <= 1 - 1/d``.
     """
     blocks = domain.all_blocks
     centered = np.array([is_centered(domain, block) for block in blocks])
@@ -104,18 +104,18 @@ def gaussian_block_weights(
 
 def optimal_weights(shapes: Shapes, groups: IntArray) -> Floats:
     """``a_g = E_g^(1/3)``: Hoelder's optimum of ``(sum a_g)^2 sum E_g / a_g^2``; any positive weights are valid."""
-    largest = shapes.widths.max()  # taken out, and tiny energies lifted, so that no square underflows to a zero weight
+    largest = shapes.widths.max()  # scaled away, and tiny energies lifted, so that no square underflows to weight 0
     energy = _group_energy(sum_by(groups, shapes.dimensions), sum_by(groups, shapes.scaled(1 / largest).cost))
     return np.cbrt(np.maximum(energy, 1e-60 * energy.max())) * largest ** (2 / 3)
 
 
 def _group_energy(columns: Floats, spread: Floats) -> Floats:
-    """``E_g`` of the docs, Objective perturbation, section 4: expected squared length at epsilon 1, slope bound 1."""
+    """Expected squared length of a group's noise at epsilon 1 and slope bound 1 (``E_g``, same docs, section 4)."""
     return 4 * (columns + 1) * (columns + 2) * spread
 
 
 def cheapest_groups(columns: Floats, spread: Floats) -> IntArray:
-    """Split a sequence into contiguous groups of least ``sum_g E_g^(1/3)``; the group number of each item."""
+    """Split a sequence into contiguous groups of least ``sum_g E_g^(1/3)``; return each item's group number."""
     items = len(columns)
     before_columns = np.concatenate([[0.0], np.cumsum(columns)])
     before_spread = np.concatenate([[0.0], np.cumsum(spread)])

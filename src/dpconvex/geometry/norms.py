@@ -1,14 +1,14 @@
 r"""Norms in which noise is drawn, and the exact samplers of the densities ``exp(-||b||)`` (scale 1) and other laws.
 
-Pure mathematics: a norm knows its dimension, how long a record of a `DataDomain` can be in it, the energy of its
-noise, and how to sample. The noise of density ``exp(-||b|| / scale)`` is ``scale`` times a sample. For several outputs
-(softmax), noise is one independent copy per output, which is the law of the sum of the outputs' norms.
+Pure mathematics: a norm knows its dimension, the largest norm of a record of a `DataDomain`, its noise's energy
+(expected squared length), and how to sample. Noise of density ``exp(-||b|| / scale)`` is ``scale`` times a sample. For
+several outputs (softmax), noise is one independent copy per output, the law of the sum of the outputs' norms.
 
 A norm is *absolute* if it depends on ``|b_i|`` only and grows with each. Then moving each coordinate by at most ``g``
 moves the vector by at most ``g * norm(ones)``, and clipping coordinates never increases a distance. A norm with
 centered blocks is not: it is 0 for a vector that is constant in each of them.
 
-All laws (`NoiseLaw`) are functions of uniform numbers: these, independent normal numbers, and laws in new coordinates.
+All laws (`NoiseLaw`) are functions of uniform numbers: noise of norms, independent normals, laws in new coordinates.
 """
 
 import math
@@ -32,7 +32,7 @@ from dpconvex.problems.data.domain import DataDomain
 
 
 class NoiseLaw(ABC):
-    """The law of a random vector of length `dim`, exactly sampled, in which a release is hidden."""
+    """The law of the noise added to a release: a random vector of length `dim` that is sampled exactly."""
 
     name: str
     dim: int
@@ -58,7 +58,7 @@ class NoiseLaw(ABC):
     @property
     @abstractmethod
     def uniforms(self) -> int:
-        """How many independent uniform numbers `transform` takes."""
+        """Number of independent uniform numbers that `transform` takes."""
 
     @abstractmethod
     def transform(self, uniforms: Sequence[Any]) -> list[Any]:
@@ -74,7 +74,7 @@ class StandardNormals:
 
     @property
     def uniforms(self) -> int:
-        """Two for every pair."""
+        """Two uniform numbers for every pair of normal numbers."""
         return self.dim + self.dim % 2
 
     def transform(self, uniforms: Sequence[Any]) -> list[Any]:
@@ -89,7 +89,7 @@ class StandardNormals:
 @final
 @dataclass(frozen=True, eq=False)
 class IndependentNormals(NoiseLaw):
-    """Independent normal coordinates of the given standard deviations, (dim,)."""
+    """Independent normal coordinates with the given standard deviations, (dim,)."""
 
     deviations: Floats
     name: ClassVar[str] = "gaussian"  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -121,7 +121,7 @@ class FactoredNoise(NoiseLaw):
 
     base: NoiseLaw
     factor: Factor
-    name = forwarded("base", "name")  #: That of the law on the old coordinates, in whose norm records are measured
+    name = forwarded("base", "name")  #: Name of the law on the old coordinates, in whose norm records are measured
     dim = forwarded("factor", "rank")
     uniforms = forwarded("base", "uniforms")  # pyright: ignore[reportIncompatibleMethodOverride]
 
@@ -136,7 +136,7 @@ class FactoredNoise(NoiseLaw):
         return [sum(entries[k] * b[rows[k]] for k in range(*span)) for span in pairwise(starts)]
 
 
-MAX_RUNS = 2000  #: Largest number of distinct kinds of blocks that the quadratic search for groups looks at one by one.
+MAX_RUNS = 2000  #: Largest number of distinct kinds of blocks in the quadratic search for groups; more are merged first
 
 
 class NoiseNorm(NoiseLaw):
@@ -156,7 +156,7 @@ class NoiseNorm(NoiseLaw):
 @final
 @dataclass(frozen=True)
 class L2Norm(NoiseNorm):
-    """The Euclidean norm: uniform direction, radius Gamma(dim); not a vector of independent Laplace variables."""
+    """The Euclidean norm; noise has a uniform direction and a radius of law Gamma(dim), so it is no Laplace vector."""
 
     dim: int
     name: ClassVar[str] = "l2"  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -175,12 +175,12 @@ class L2Norm(NoiseNorm):
 
     @property
     def coordinate_variances(self) -> Floats:
-        """``dim + 1`` each: the squared radius has mean ``dim (dim + 1)``."""
+        """``dim + 1`` in each coordinate, as the squared radius has mean ``dim (dim + 1)``."""
         return np.full(self.dim, self.dim + 1.0)
 
     @property
     def uniforms(self) -> int:
-        """``dim`` for the radius, as many for the direction, one more if `dim` is odd."""
+        """``dim`` numbers for the radius, ``dim`` for the direction, and one more if `dim` is odd."""
         return self.dim + StandardNormals(self.dim).uniforms
 
     def transform(self, uniforms: Sequence[Any]) -> list[Any]:
@@ -214,7 +214,7 @@ class GroupedNorm(NoiseNorm):
     half_widths: Floats  #: ``s_j``, positive, (m,): the bound of the block over the domain, in l1 or l2
     groups: grouping.IntArray  #: number of the group of each block, (m,): 0 to G - 1, each used
     weights: Floats  #: ``a_g``, positive, (G,)
-    name: str = "grouped"  #: for sensitivities and reports
+    name: str = "grouped"  #: name in sensitivities and reports
     #: Which blocks are measured in l2, (m,); default none.
     euclidean: grouping.BoolArray = field(default_factory=lambda: np.zeros(1, dtype=bool))
     #: Which blocks are measured in l1 modulo constants, (m,); default none.
@@ -243,10 +243,10 @@ class GroupedNorm(NoiseNorm):
     def for_domain(cls, domain: DataDomain, costs: Sequence[float] | None = None) -> "GroupedNorm":
         """Cheapest grouping of the domain's blocks, by dynamic programming over blocks sorted by size and width.
 
-        `costs`: what a unit of energy of each of `domain.all_blocks` costs, positive; default the same.
+        `costs` are the positive costs of a unit of energy in each of `domain.all_blocks`, by default all equal.
 
-        Equal blocks stay together. Above `MAX_RUNS` distinct kinds, neighboring kinds are first joined into that
-        many chunks; the answer is then at least as good as one group per block.
+        Equal blocks stay together. If there are more than `MAX_RUNS` distinct kinds, neighboring kinds are first joined
+        into `MAX_RUNS` chunks; the result is then at least as good as one group per block.
         """
         shapes = grouping.blocks_of(domain, costs)
         kinds, kind_of = np.unique(np.column_stack(shapes), axis=0, return_inverse=True)
@@ -300,7 +300,7 @@ class GroupedNorm(NoiseNorm):
         return self._group_maxima(blocks / self.half_widths) @ self.weights
 
     def record_bound(self, domain: DataDomain) -> float:
-        """``sum_g a_g`` for the domain the norm was made for; in general the group's widest block counts."""
+        """``sum_g a_g`` for the domain the norm was made for; in general a group counts with its widest block."""
         shapes = grouping.blocks_of(domain) if self.euclidean.any() else grouping.l1_blocks(domain)
         same = ((getattr(shapes, name), getattr(self, name)) for name in ("sizes", "euclidean", "centered"))
         if not all(np.array_equal(*pair) for pair in same):
@@ -312,9 +312,9 @@ class GroupedNorm(NoiseNorm):
 
     @cached_property
     def coordinate_variances(self) -> Floats:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """``(D+1)(D+2)/a^2`` times ``2 s^2/((d+1)(d+2))``, l2: ``s^2/(d+2)``; block of d columns, group of D.
+        """``(D+1)(D+2)/a^2`` times ``2 s^2/((d+1)(d+2))`` (l1) or ``s^2/(d+2)`` (l2): block of d columns, group of D.
 
-        Centered: a d-th of (2.1) of the docs, Additive models; the covariance is that times ``(d I - 1 1^T)/(d - 1)``.
+        Centered: the latter is (2.1) of the docs, Additive models, over d; covariances have ``(d I - 1 1^T)/(d - 1)``.
         """
         radius = (self._group_sizes + 1) * (self._group_sizes + 2) / self.weights**2
         variances = np.repeat(radius[self.groups] * (self._shapes.spread / self.sizes), self.sizes)
@@ -328,7 +328,7 @@ class GroupedNorm(NoiseNorm):
 
     @property
     def uniforms(self) -> int:
-        """``D + 1`` for the radius of a group of ``D``; for a block ``d + 1``, l2: made even, centered: 2 d."""
+        """``D + 1`` for a group's radius; for a block ``d + 1`` (in l2: the next even d, plus 1; if centered: 2 d)."""
         blocks = self.sizes + np.where(self.centered, self.sizes, 1 + (self.sizes % 2) * self.euclidean)
         return int(self._group_sizes.sum()) + len(self.weights) + int(blocks.sum())
 
@@ -395,7 +395,7 @@ def _starts(sizes: NDArray[Any]) -> grouping.IntArray:
 
 
 def _balanced_signs(uniforms: list[Any]) -> list[Any]:
-    """Signs of d coordinates, 0 for one, 1 for ``d // 2``, -1 for the others, all equally likely: drawn one by one."""
+    """Draw the signs of d coordinates one by one: 0 once, 1 ``d // 2`` times, else -1; all orders equally likely."""
     d = len(uniforms)
     positive: Any = d // 2
     zero: Any = 1

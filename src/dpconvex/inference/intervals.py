@@ -1,17 +1,17 @@
 r"""Estimates, intervals and tests for contrasts of the coefficients, with quantiles simulated from the exact laws.
 
-Their pivot is what a perturbed minimizer misses the population's parameter by; released numbers tell its covariance.
+Their pivot is the population's parameter less the perturbed minimizer; its covariance follows from released numbers.
 
 Theorem
     With ``b`` the linear term, ``w*`` the exact minimizer, theta the population's parameter, ``r = theta - w*`` and S
     the sum of the records' gradients at theta, ``n H r - n l2 w* = b + S`` for every data set and every ``b``, H a mean
     Hessian between the two (docs, Intervals, Lemma 1). So the *gradient* at the minimizer is released for free, with
-    noise of known law; bought is a noisy curvature. Its noise E multiplies r, not theta: it counts at second order.
+    noise of known law; only a noisy curvature costs privacy. Its noise E multiplies r, not theta: a second-order term.
     Coverage is a statement for many records (Theorem 1 there); nothing is exact at finite n but Lemma 1.
 Guarantee
     All of this is post-processing: functions of released and public numbers.
 
-Coordinates are those of the ridge, ``w = F v``. `patterns` say what a released entry fills in the curvature matrix.
+Coordinates of the ridge: v in ``w = F v``. Curvature matrices are sums of released entries times *patterns*, (d, d).
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ from dpconvex._types import Floats
 @final
 @dataclass(frozen=True)
 class Tuning:
-    """Constants chosen by ``benchmarks/intervals.py`` so that intervals cover in S1 to S5."""
+    """Constants chosen by ``benchmarks/intervals.py`` so that intervals cover in its settings S1 to S5."""
 
     resolved: float = 4.0  #: Least curvature that counts as different from 0, in standard deviations of its noise
     #: Largest coefficient assumed, per unit of an encoded column, where the data do not tell: in logits, or in
@@ -49,8 +49,8 @@ TUNING = Tuning()
 class Released:
     """Released values and public facts of a fit; d columns with the constant last, p coordinates, D entries."""
 
-    n: int
-    l2: float
+    n: int  #: Number of units
+    l2: float  #: Ridge weight
     w: Floats  #: (d,), the released parameters
     factor: Floats  #: the factor F, (d, p), of full rank
     linear: Floats  #: Covariance of the linear term, (p, p)
@@ -58,12 +58,12 @@ class Released:
     curvature: Floats  #: (D,), noisy mean entries of the curvature
     dispersion: float  #: Noisy mean of squared slopes
     deviations: Floats  #: (D,), standard deviations of the noise in `curvature`
-    patterns: Floats  #: (D, d, d)
+    patterns: Floats  #: (D, d, d), patterns of the entries in `curvature`
     levels: tuple[list[int], ...]  #: Columns of each one-hot block
     half_widths: Floats  #: (d,): largest magnitudes of the columns
     scores: Floats  #: (S,), noisy mean entries of the second moments of gradients; S = 0 without any
     score_deviations: Floats  #: (S,), standard deviations of the noise in them
-    score_patterns: Floats  #: (S, d, d)
+    score_patterns: Floats  #: (S, d, d), patterns of the entries in `scores`
 
     @cached_property
     def v(self) -> Floats:
@@ -72,20 +72,20 @@ class Released:
 
 
 class Repaired(NamedTuple):
-    """A curvature matrix of the columns, (d, d), in which rare levels have the largest curvature they may have."""
+    """A curvature matrix of the columns, in which rare levels have the largest curvature they may have."""
 
-    matrix: Floats
-    patterns: Floats  #: (m, d, d), of noise in it: those of released entries, then of what rare levels may do
-    deviations: Floats  #: (m,)
-    unresolved: Any  #: (d,), Boolean
+    matrix: Floats  #: The curvature matrix, (d, d)
+    patterns: Floats  #: (m, d, d), patterns of its noise: of released entries, then of what is unknown of rare levels
+    deviations: Floats  #: (m,), standard deviations of the noise, one for each pattern
+    unresolved: Any  #: (d,), whether the column is a rare level: one whose curvature is hidden by noise
 
 
 def repaired(given: Released) -> Repaired:
-    """Return the curvature without levels that noise hides: their rows become what such a level can have at most.
+    """Return the curvature with other rows for levels that noise hides: the largest curvature such a level can have.
 
-    A level is seen with its mean curvature h, and beside other columns about as often as anybody: entries ``h x_j`` of
-    variance ``h^2 v_j`` (docs, Intervals, Rare levels). That the true entries are within ``s_j h`` is proved; that
-    they have this mean and variance is a model, checked by simulation.
+    A rare level gets curvature h, and is assumed to go with other columns' values as records do on average: entries
+    have mean ``h x_j`` and variance ``h^2 v_j`` (docs, Intervals, Rare levels). It is proved that the true entries are
+    within ``s_j h``; this mean and variance are a model, checked by simulation.
     """
     H, A = np.tensordot(given.curvature, given.patterns, 1), given.patterns
     own, d, last = np.sqrt(np.square(given.deviations) @ np.square(np.einsum("fkk->fk", A))), len(H), len(H) - 1
@@ -118,7 +118,7 @@ def repaired(given: Released) -> Repaired:
 
 
 def lifted(H: Floats, B: Floats, deviations: Floats) -> Floats:
-    """Return a positive definite matrix: directions whose curvature noise hides get about that of the noise."""
+    """Return H made positive definite: directions whose curvature noise hides get about the size of the noise."""
     for _ in range(TUNING.rounds):
         scale = np.sqrt(np.maximum(H.diagonal(), np.sqrt(np.square(deviations) @ np.square(np.einsum("fkk->fk", B)))))
         values, vectors = np.linalg.eigh(H / np.outer(scale, scale))
@@ -137,8 +137,8 @@ def noise_along(g: Floats, B: Floats, deviations: Floats) -> Floats:
 def robust(scores: Floats, model: Floats, H: Floats, B: Floats, deviations: Floats) -> Floats:
     """Return the noisy second moments of gradients (p, p), lifted towards the `model` in directions that noise hides.
 
-    Noise errs to either side, and variances that come out too small cost more coverage than others gain. The model may
-    be far too large, though (heavy tails, users): a share of the noise is added at most.
+    Noise errs to both sides, and a variance that is too small loses more coverage than one too large gains. The model
+    may be far too large, though (heavy tails, users), so at most a share of the noise is added.
     """
     values, vectors = np.linalg.eigh(H)
     root, inverse = (vectors * np.power(values, power) @ vectors.T for power in (0.5, -0.5))
@@ -155,11 +155,11 @@ def robust(scores: Floats, model: Floats, H: Floats, B: Floats, deviations: Floa
 class Spread:
     """Estimate and covariance in the coordinates of the ridge."""
 
-    inverse: Floats
-    shift: Floats  #: (p,): shrinkage by the ridge, to first order
-    covariance: Floats  #: (p, p)
-    shrunk: Floats  #: (d,): factors on r in the curvature's noise; below 1 where the coefficient bound was active
-    converged: bool  #: whether the covariance is known; if not, no contrast is
+    inverse: Floats  #: (p, p), inverse of the curvature H
+    shift: Floats  #: (p,), shrinkage by the ridge, to first order
+    covariance: Floats  #: (p, p), covariance of r
+    shrunk: Floats  #: (d,), factors on r in the curvature's noise; below 1 where the coefficient bound was active
+    converged: bool  #: whether the covariance is known; if it is not, no contrast is known
 
     def visible(self, c: Floats, B: Floats, deviations: Floats) -> Any:
         """Return for each contrast, a row of `c` (m, p), whether its own curvature can be told from noise."""
@@ -171,8 +171,8 @@ class Spread:
 def spread(H: Floats, center: Floats, F: Floats, v: Floats, l2: float, A: Floats, deviations: Floats) -> Spread:
     """Solve formula (2.2) of the docs, Intervals: the covariance of r, of which E r is a part.
 
-    `H` (p, p) is positive definite, `center` (p, p) the covariance of everything but ``E r``, `A` (m, d, d) are
-    patterns of noise in the curvature with their deviations.
+    `H` (p, p) is positive definite, `center` (p, p) the covariance of everything but ``E r``, `A` (m, d, d) are the
+    patterns of noise in the curvature; `deviations` are the standard deviations of this noise.
     """
     inverse = cast(Floats, np.linalg.inv(H))
     shift = l2 * (inverse @ v)
@@ -197,8 +197,8 @@ def _symmetric(matrix: Floats) -> Floats:
     return (matrix + matrix.T) / 2
 
 
-DRAWS, AT_ONCE = 10_000, 500  #: Simulated pivots, and how many (or rows of predictions) are worked on at a time.
-UNKNOWN = "the data do not say, at this epsilon"
+DRAWS, AT_ONCE = 10_000, 500  #: Number of simulated pivots; how many of them (or rows of `c`) a step works on
+UNKNOWN = "the data do not say, at this epsilon"  #: Reason given for infinite intervals
 Draws = Callable[[int, np.random.Generator], tuple[Floats, Floats]]
 """Simulates the linear term (size, p) and the noise of the curvature's entries (size, D), independent of any fit."""
 
@@ -206,7 +206,7 @@ Draws = Callable[[int, np.random.Generator], tuple[Floats, Floats]]
 @final
 @dataclass(frozen=True)
 class Estimates:
-    """Estimates of m contrasts, each array (m,); where not `finite`, intervals are infinite and p-values NaN."""
+    """Estimates of m contrasts, as arrays (m,); where `finite` is False, intervals are infinite and p-values NaN."""
 
     estimate: Floats
     std_err: Floats
@@ -216,14 +216,14 @@ class Estimates:
     finite: Any
 
     def scaled(self, size: float) -> "Estimates":
-        """Return estimates in another unit."""
+        """Return the estimates in another unit: multiplied by `size`."""
         estimate, std_err, lower, upper = size * np.array([self.estimate, self.std_err, self.lower, self.upper])
         return Estimates(estimate, std_err, lower, upper, self.p_value, self.finite)
 
 
 @final
 class Intervals:
-    """Inference on any contrast ``<c, theta>`` from the released numbers of one fit; `draws` simulates its noises."""
+    """Inference on any contrast ``<c, theta>`` from one fit's released numbers; `draws` simulates the fit's noise."""
 
     def __init__(self, given: Released, draws: Draws) -> None:
         F, n = given.factor, given.n
@@ -251,7 +251,7 @@ class Intervals:
         return bool((self.spread.shrunk < 1).any())
 
     def most_seen(self, columns: Sequence[int]) -> int:
-        """Return the level of a block with the largest released curvature."""
+        """Return the position in a block of the level with the largest released curvature."""
         return int(np.argmax(self._repaired.matrix.diagonal()[list(columns)]))
 
     @cached_property
@@ -261,7 +261,7 @@ class Intervals:
         seed = np.ascontiguousarray(given.curvature).view(np.uint64) ^ np.uint64(given.n)
         generator, p = np.random.default_rng(seed), F.shape[1]
         b, e = self._draws(DRAWS, generator)
-        extra = self._deviations[len(given.deviations) :]  # what rare levels may do
+        extra = self._deviations[len(given.deviations) :]  # for what is unknown of rare levels
         e = np.hstack([e, extra * generator.standard_normal((DRAWS, len(extra)))])
         r = found.shift + generator.standard_normal((DRAWS, p)) @ _root(found.covariance).T
         seen = np.linalg.lstsq(F, found.shrunk[:, None] * F, rcond=None)[0]
@@ -274,7 +274,7 @@ class Intervals:
         return total @ found.inverse
 
     def estimates(self, c: Floats, level: float, joint: bool = False, starts: Floats | float = 0.0) -> Estimates:
-        """Return estimates of ``starts + c theta``, rows of `c` (m, d); intervals one by one or `joint`."""
+        """Return estimates of ``starts + c theta``, `c` (m, d); each interval has the level alone, or all `joint`ly."""
         inner, finite = c @ self._given.factor, self.known(c)
         estimate, own = starts + c @ self.theta, np.sqrt(((inner @ self.spread.covariance) * inner).sum(1))
         missed = np.empty((len(c), 2))
@@ -291,12 +291,12 @@ class Intervals:
         return Estimates(estimate, known * own, estimate - reach, estimate + reach, known * missed[:, 1], finite)
 
     def covariance(self, c: Floats) -> Floats:
-        """Return the covariance of contrasts, rows of `c` (m, d); NaN for unknown contrasts."""
+        """Return the covariance of the contrasts in the rows of `c` (m, d); NaN for unknown contrasts."""
         inner, known = c @ self._given.factor, np.where(self.known(c), 1.0, np.nan)
         return inner @ self.spread.covariance @ inner.T * np.outer(known, known)
 
     def known(self, c: Floats) -> Any:
-        """Return for each contrast whether its curvature, all else free, can be told from noise, as all its levels."""
+        """Return for each contrast whether its partial curvature exceeds noise, and it involves no rare level."""
         seen = self.spread.visible(c @ self._given.factor, self._B, self._deviations)
         return seen & ~(c[:, self._repaired.unresolved] != 0).any(1)
 
@@ -309,13 +309,13 @@ def _root(covariance: Floats) -> Floats:
 @final
 @dataclass(frozen=True)
 class Summary:
-    """The table that statistics packages print, as its `str`."""
+    """A table of estimates; its `str` looks as statistics packages print such tables."""
 
     title: str  #: The estimated quantity and its source, in words
-    names: tuple[str, ...]
+    names: tuple[str, ...]  #: Names of the rows
     found: Estimates
-    level: float
-    notes: tuple[str, ...] = ()
+    level: float  #: Confidence level of the intervals
+    notes: tuple[str, ...] = ()  #: Lines printed below the table
 
     def __str__(self) -> str:
         f, tail = self.found, (1 - self.level) / 2
@@ -329,7 +329,7 @@ class Summary:
         return "\n".join([self.title, "", *table, "", *self.notes, *unknown])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return fields by name of the coefficient; infinite ends and NaN are for the writer to replace."""
+        """Return a dict of fields for each coefficient's name; whoever writes JSON replaces infinities and NaN."""
         columns = {key: each.tolist() for key, each in vars(self.found).items()}
         columns["why"] = ["" if finite else UNKNOWN for finite in columns["finite"]]
         rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]

@@ -1,14 +1,14 @@
 """Composition of events. The only module that imports ``dp_accounting``.
 
-Pure budgets are summed here, exactly and rounded up. A single event has its exact profile; a few pure events, any
-number of Gaussian ones and failing lemmas have one in closed form (`profiles.mixed_delta`): Gaussians compose to one
-Gaussian, each worst pure mechanism makes the profile a mixture of two, and failures are added. Anything together with
-an event that is known by its zCDP cost (sampled vertices) is added up in zCDP, a Gaussian as ``mu^2/2``. One event
-without such parts, beside pure ones, is charged its own profile at the epsilon that they leave (basic composition). The
-rest, many pure events among Gaussian ones, goes through ``dp_accounting``'s privacy-loss distributions (PLD). Two facts
-of ``dp_accounting`` 0.6 shape this module: its RDP accountant under-reports replace-one for the Gaussian, so it is not
-used; and its relation flag doubles sensitivities under replace-one, so the sensitivity of *our* relation is put into
-the noise multiplier and the plain Gaussian pair is composed.
+Pure epsilons are summed, exactly and rounded up. A single event has its exact profile (delta as a function of epsilon).
+A few pure events, any number of Gaussian ones and failing lemmas have one in closed form (`profiles.mixed_delta`):
+Gaussians compose to one Gaussian, each worst pure mechanism makes the profile a mixture of two, and failures are added.
+If an event is known by its zCDP cost (sampled vertices), all are added up in zCDP, a Gaussian as ``mu^2/2``. An event
+without `parts`, beside pure events, is charged its profile at the epsilon that they leave (basic composition). The
+rest, many pure events with Gaussian ones, goes through ``dp_accounting``'s privacy-loss distributions (PLD). Two facts
+about ``dp_accounting`` 0.6 shape this module: its RDP accountant under-reports replace-one for the Gaussian, so it is
+not used; and its relation flag doubles sensitivities under replace-one, so the sensitivity of *our* relation is put
+into the noise multiplier and the plain Gaussian pair is composed.
 """
 
 import math
@@ -23,12 +23,12 @@ from dpconvex.errors import UnsupportedEventError
 from dpconvex.privacy.events.base import Event, Parts
 from dpconvex.privacy.profiles import charge, epsilon_of, mixed_delta, zcdp_delta
 
-Counted = tuple[Event, int]
-MOST_PURE = 4  #: Pure events in a closed form of ``2^MOST_PURE`` terms. PLD has no answer below about delta = 1e-15.
-MOST_LOSSES = 2**22  #: Of the grid of losses in PLD, which holds all of them in memory.
-MOST_GAUSSIAN = (
-    7e5  #: Points of that grid for a Gaussian's losses: above mu = 3 it is coarser than 1e-4, which is safe.
-)
+Counted = tuple[Event, int]  #: An event and the number of times it is used
+MOST_PURE = 4
+"""Largest number of pure events that is priced in closed form, which has ``2^MOST_PURE`` terms; more of them go through
+PLD, which has no answer below about delta = 1e-15."""
+MOST_LOSSES = 2**22  #: Largest number of points of PLD's grid of losses, which is held in memory.
+MOST_GAUSSIAN = 7e5  #: Largest number of points for a Gaussian's losses: above mu = 3 steps exceed 1e-4, which is safe.
 
 
 def accountant_name(events: Sequence[Counted]) -> str:
@@ -54,7 +54,7 @@ def supports(events: Sequence[Counted]) -> bool:
 
 
 def _lone(events: Sequence[Counted]) -> Event | None:
-    """Return the one event that has a profile but no `parts`, if it is used once and all other events are pure."""
+    """Return the one event that has a profile but no `parts`; None unless it is used once, beside pure events only."""
     others = [(event, times) for event, times in events if event.pure_epsilon is None]
     (event, times), *more = others or [(None, 0)]
     return event if event is not None and event.parts is None and times == 1 and not more else None
@@ -93,8 +93,8 @@ def spent_delta(events: Sequence[Counted], epsilon: float) -> float:
 def second_opinion(events: Sequence[Counted], delta: float) -> tuple[str, float] | None:
     """Price the same events once more, by ``dp_accounting`` alone: the accountant's name, and the epsilon it proves.
 
-    A pure promise is priced at a delta of 1e-12, for it has no answer at 0. None where it has no form of these events,
-    or where `accountant_name` is that accountant itself.
+    A pure promise is priced at a delta of 1e-12, as ``dp_accounting`` has no answer at 0. The result is None where
+    ``dp_accounting`` cannot express these events, or where they are priced by its PLD in the first place.
     """
     charge_list(len(events))
     name = accountant_name(events)
@@ -111,24 +111,24 @@ def second_opinion(events: Sequence[Counted], delta: float) -> tuple[str, float]
         from dp_accounting import dp_event
         from dp_accounting.rdp import rdp_privacy_accountant
 
-        orders = 1 + np.geomspace(1e-3, 1e7, 2000)  # its own end at 1024, too low for a small epsilon
+        orders = 1 + np.geomspace(1e-3, 1e7, 2000)  # the default orders end at 1024, too low for a small epsilon
         rdp = rdp_privacy_accountant.RdpAccountant(orders.tolist())
         each = ((Fraction(part.rho) + (Fraction(part.mu) ** 2 + part.pure**2) / 2) * times for part, times in parts)
         rdp.compose(dp_event.ZCDpEvent(_rounding.float_up(sum(each, Fraction(0)))))
         return "RDP of dp-accounting", float(rdp.get_epsilon(left))
     try:
         return "PLD of dp-accounting", float(_pld(events).get_epsilon_for_delta(left))
-    except (OverflowError, UnsupportedEventError):  # its arithmetic ends at pure epsilons of 709, its grid before
+    except (OverflowError, UnsupportedEventError):  # PLD overflows at pure epsilons of 709; its grid ends earlier
         return None
 
 
 def charge_list(count: int) -> None:
-    """Count the computing that a list of events takes: exact sums of ratios have ever longer denominators."""
+    """Charge the computing that pricing `count` events takes: denominators of exact sums grow with each ratio."""
     charge(50 + 20 * count + count**3 / 400)
 
 
 def _pure(events: Sequence[Counted]) -> Fraction:
-    """Sum of the pure epsilons of those that have one, exact."""
+    """Exact sum of the pure epsilons of all events that have a pure epsilon."""
     return sum((event.pure_epsilon * times for event, times in events if event.pure_epsilon is not None), Fraction(0))
 
 
@@ -142,7 +142,7 @@ def _parts(events: Sequence[Counted]) -> list[tuple[Parts, int]]:
 
 
 def added(parts: Sequence[tuple[Parts, int]]) -> Parts:
-    """Return the parts of a composition, rounded up: Gaussian ones add as the root of the sum of squares."""
+    """Return the parts of a composition, rounded up: the mu of Gaussian parts add as the root of the sum of squares."""
     pure = sum((part.pure * times for part, times in parts), Fraction(0))
     squares, failure, rho = (
         _rounding.float_up(sum((Fraction(getattr(p, name)) ** power * t for p, t in parts), Fraction(0)))
@@ -181,7 +181,7 @@ def _concentrated(events: Sequence[Counted]) -> Callable[[float], float]:
 
 
 def _basic(events: Sequence[Counted]) -> Callable[[float], float]:
-    """Profile of one event beside pure ones: its own, at the epsilon that they leave."""
+    """Profile of one event beside pure events: its own profile, at epsilon less the sum of the pure epsilons."""
     event = _lone(events)
     assert event is not None
     pure = _pure(events)
@@ -202,10 +202,10 @@ _PROFILES: dict[str, Callable[[Sequence[Counted]], Callable[[float], float]]] = 
 
 
 def _pld(events: Sequence[Counted]):
-    """Return the privacy-loss distribution of the composition, of `dp_accounting`."""
+    """Return the composition's privacy-loss distribution (PLD), an object of `dp_accounting`."""
     parts = _parts(events)
     whole = added(parts)
-    # The grid of losses; a grid that is coarse beside the losses is safe, but wasteful.
+    # Step of the grid of losses: a step that is large beside the losses is safe, but gives a too large price.
     step = min(1e-4, 1e-3 * (whole.mu + float(whole.pure)))
     reach = whole.mu * (whole.mu + 20)
     many = sum(2 * times * math.ceil(part.pure / Fraction(step)) for part, times in parts)

@@ -32,26 +32,26 @@ from dpconvex._files import MOST_BYTES, TwiceError, once_each
 from dpconvex.errors import BudgetExceededError, BudgetFileError, DpconvexError, InvalidParameterError
 from dpconvex.privacy.params import Neighboring, PrivacyParams, Unit
 
-VERSION = 2  #: Of the file format; 1 knows no periods and no releases. A file of another version is not spent from.
-MOST_TEXT = 200  #: Characters of a line's description.
-_EXACT = decimal.Context(prec=4000, traps=[decimal.Inexact, decimal.InvalidOperation, decimal.Overflow])
+VERSION = 2  #: Version of the file format; version 1 has no periods and no notes of releases. Others are refused.
+MOST_TEXT = 200  #: Largest number of characters in a line's description.
+_EXACT = decimal.Context(prec=4000, traps=[decimal.Inexact, decimal.InvalidOperation, decimal.Overflow])  # exact
 _AMOUNTS = re.compile(r'\{"epsilon": ([-+.eE0-9]+), "delta": ([-+.eE0-9]+),')
 
 
 @final
 @dataclass(frozen=True)
 class Spent:
-    """One line of a budget with its promise: None if it cannot be read, which counts as all that was left."""
+    """One line of a budget, and the promise it paid for. A line that cannot be read counts as all that was left."""
 
-    epsilon: Decimal | None
-    delta: Decimal | None
-    what: str  #: what for, in words
-    time: str  #: when (UTC), for people; nothing is computed from it
+    epsilon: Decimal | None  #: None if the line cannot be read
+    delta: Decimal | None  #: None if the line cannot be read
+    what: str  #: what was paid for, in words
+    time: str  #: time of the payment (UTC), for people; nothing is computed from it
     whole: bool = True  #: whether the line could be read completely
-    who: str = ""  #: by whom, as stated
-    period: int | None = None  #: of a budget that renews; None counts in every period
-    certificate: str = ""  #: digest of the certificate that names this line, once it is written
-    model: str = ""  #: digest of the model that it certifies
+    who: str = ""  #: who paid, as stated
+    period: int | None = None  #: number of the period of a budget that renews; None counts in every period
+    certificate: str = ""  #: digest of the certificate that names this line; empty until that is written
+    model: str = ""  #: digest of the model that this certificate certifies
 
 
 @final
@@ -61,17 +61,17 @@ class Account:
 
     total: PrivacyParams  #: the whole budget, with its unit and relation
     data: str  #: which data set it is for, in words
-    spent: tuple[Spent, ...]  #: oldest first
-    renews: int = 0  #: months of a period; 0: it never renews
+    spent: tuple[Spent, ...]  #: the lines, oldest first
+    renews: int = 0  #: length of a period in months; 0: the budget never renews
     begins: str = ""  #: first day (UTC) of period 0
-    period: int = 0  #: the newest that the clock or a line names; below 0 before the first day
-    version: int = VERSION
+    period: int = 0  #: number of the newest period that the clock or a line names; below 0 before the first day
+    version: int = VERSION  #: version of the file's format
 
     @property
     def periods(self) -> int:
-        """Number of periods that were paid from: the promises hold together at so many times the totals."""
+        """Number k of periods that were paid from: all promises together cost at most k times the totals."""
         known = [entry.period for entry in self.spent if entry.period is not None]
-        unknown = len(self.spent) - len(known)  # a line without a period may be of one of its own
+        unknown = len(self.spent) - len(known)  # each line without a period may belong to another one
         return len(set(known)) + unknown if self.renews else min(1, unknown)
 
     @property
@@ -92,7 +92,7 @@ class Account:
         return sum(not entry.whole for entry in self.spent)
 
     def require(self, promise: PrivacyParams, name: str) -> None:
-        """Raise `BudgetExceededError` unless `promise` is of the budget's unit and relation and fits what is left."""
+        """Raise `BudgetExceededError` unless `promise` has the budget's unit and relation and fits what is left."""
         for what in ("unit", "neighboring"):
             own, asked = str(getattr(self.total, what)), str(getattr(promise, what))
             if own != asked:
@@ -147,9 +147,9 @@ class Budget:
     ) -> Self:  # fmt: skip
         """Write a new budget file, in a folder that exists; an existing file is never replaced.
 
-        The totals are as in `PrivacyParams`; `unit` and `neighboring` are what the promises to be paid are about, and
-        `data` says in words which data set it is for. With `renews`, the totals are for every so many months, counted
-        from the day `begins` ("2026-01-01", UTC): k periods promise k times as much.
+        The totals are as in `PrivacyParams`; `unit` and `neighboring` must be those of every promise to be paid, and
+        `data` says in words which data set the budget is for. With `renews`, the totals are given anew every `renews`
+        months, counted from the day `begins` ("2026-01-01", UTC): k periods promise k times as much.
         """
         total = _promise(epsilon, delta, unit, neighboring)
         header = {"dpconvex_budget": VERSION, "epsilon": total.epsilon, "delta": total.delta}
@@ -178,7 +178,7 @@ class Budget:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
-        """Return the budget of an existing file; raise `BudgetFileError` if there is none, or it is no budget."""
+        """Return the budget of an existing file; raise `BudgetFileError` if the file is missing or is no budget."""
         budget = cls(Path(path))
         budget.account()
         return budget
@@ -194,8 +194,8 @@ class Budget:
 
         When it returns, the line is on the disk. When it raises, nothing may be released: the line is not there, or, if
         the disk failed while writing, it may be there and counts. A promise that does not fit what is left, or is for
-        another unit or relation, raises `BudgetExceededError`. `what` says in words what for, `who` by whom, in at most
-        `MOST_TEXT` characters each.
+        another unit or relation, raises `BudgetExceededError`. `what` says in words what is paid for, `who` says who
+        pays; each has at most `MOST_TEXT` characters.
         """
         words = {"what": _words("what", what)} | ({"who": _words("who", who)} if who else {})
         with _locked(self.path, os.O_RDWR) as file:
@@ -207,7 +207,7 @@ class Budget:
         return len(account.spent) + 1
 
     def released(self, line: int, certificate: str, model: str | None) -> None:
-        """Note the digests of what a paid line released. It changes no amount; a file of format 1 has no such notes."""
+        """Note the digests of what a paid line released. No amount changes; a file of version 1 gets no such notes."""
         with _locked(self.path, os.O_RDWR) as file:
             account = _read(file, self.path)
             if not 1 <= line <= len(account.spent):
@@ -237,7 +237,7 @@ def _promise(epsilon: Any, delta: Any, unit: Any, neighboring: Any) -> PrivacyPa
 
 
 def _period(renews: Any, begins: Any) -> int:
-    """Return the period of today (UTC), below 0 before the first day."""
+    """Return the number of today's period (UTC); it is below 0 before the first day."""
     if type(renews) is not int or not 1 <= renews <= 120:
         raise InvalidParameterError("renews", renews, "must be a number of months from 1 to 120")
     try:
@@ -257,7 +257,7 @@ def _words(name: str, text: str) -> str:
 
 
 def _decimal(value: float) -> Decimal:
-    """Return the shortest decimal that reads as this float: what the caller wrote, and what certificates print."""
+    """Return the shortest decimal that reads back as this float: what the caller wrote, and certificates print."""
     return Decimal(repr(value))
 
 
@@ -272,7 +272,7 @@ def _locks(path: Path) -> Any:
 
 @contextmanager
 def _locked(path: Path, mode: int) -> Iterator[int]:
-    """Open a file and lock it, for reading together or for writing alone; the lock ends with the process."""
+    """Open a file under a shared lock for reading, or an exclusive one for writing; the lock ends with the process."""
     fcntl = _locks(path)
     append = os.O_APPEND if mode == os.O_RDWR else 0
     try:
@@ -291,20 +291,20 @@ def _locked(path: Path, mode: int) -> Iterator[int]:
 
 
 def _append(file: int, line: str) -> None:
-    """Append one line and force it to the disk; what was written of it is taken back if there is no room."""
+    """Append one line and force it to the disk; if there is no room for all of it, its written part is removed."""
     data, size = line.encode("ascii"), os.fstat(file).st_size
     try:
         written = os.write(file, data)
         if written < len(data):
             raise OSError(errno.ENOSPC, "no space is left for a whole line")
     except OSError:
-        os.ftruncate(file, size)  # no more than this process wrote: it holds the lock
+        os.ftruncate(file, size)  # removes only what this process wrote, as it holds the lock
         raise
     os.fsync(file)
 
 
 def _sync_folder(folder: Path) -> None:
-    """Force a new file's name to the disk."""
+    """Force a folder's entry of a new file to the disk."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -348,12 +348,12 @@ def _read(file: int, path: Path) -> Account:
 
 
 def _is_note(line: str) -> bool:
-    """Whether a line is a note of what was released, or was cut off such a note's beginning: it pays for nothing."""
+    """Whether a line is a note of what was released, or the beginning of such a note: then it pays for nothing."""
     return line.startswith('{"line"') or (len(line) > 2 and '{"line"'.startswith(line))
 
 
 def _fields(line: str) -> dict[str, Any] | None:
-    """Return what a line says, empty where it says two things; None if it is no JSON object."""
+    """Return a line's fields: none of them if a name occurs twice in the line; None if it is no JSON object."""
     try:
         fields = json.loads(
             line, parse_float=Decimal, parse_int=Decimal, parse_constant=Decimal, object_pairs_hook=once_each
@@ -366,7 +366,7 @@ def _fields(line: str) -> dict[str, Any] | None:
 
 
 def _entry(line: str, renews: bool) -> Spent:
-    """Return what a line says; of a line that was cut off its beginning, and else a line that counts as everything."""
+    """Return what a line says, or its amounts if it was cut off after them; other lines count as all that was left."""
     fields = _fields(line)
     found = _AMOUNTS.match(line)
     if fields is None:
@@ -391,7 +391,7 @@ def _counts(value: Any, most: int) -> bool:
 
 
 def _amount(value: Any) -> Decimal:
-    """Return a number of the file, exact; raise `ValueError` unless it is one that a float prints."""
+    """Return an amount of the file, exact; raise `ValueError` unless it is the shortest decimal of some float."""
     amount = Decimal(value)
     if not isinstance(value, Decimal | str) or not amount.is_finite() or _decimal(float(amount)) != amount:
         raise ValueError("an amount is no number of a budget")

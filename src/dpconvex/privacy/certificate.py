@@ -33,18 +33,17 @@ from dpconvex.privacy.ledger import Release
 from dpconvex.privacy.params import PrivacyParams
 
 SCHEMA_VERSION = 1
-"""Version of the JSON layout. A reader accepts its own version only. New optional fields, which change the meaning of
-no other, do not raise it; a reader leaves them out. Events are never read in part: an unknown kind or field is refused.
-"""
+"""Version of the JSON layout. A reader accepts its own version only. New optional fields, which change no other field's
+meaning, do not raise it; an older reader ignores them. An event with an unknown kind or field is refused as a whole."""
 
-MOST_WORDS = 1000  #: Characters of a message about a malformed certificate, which may quote it.
+MOST_WORDS = 1000  #: Largest number of characters in a message about a malformed certificate, which may quote it.
 
 
 MOST_VALUES, MOST_DEEP = 2**18, 64
-"""A certificate holds at most so many values, in at most so many lists and objects in one another."""
+"""Largest number of values in a certificate, and largest depth to which its lists and objects may be nested."""
 
 COURSE = "cost_of_this_course"
-"""Public fact where releases are one of several courses that a run may take: what they cost by themselves."""
+"""Name of a public fact of runs that may take one of several courses: the cost of the course that was taken."""
 
 T = TypeVar("T")
 
@@ -54,17 +53,17 @@ class Assumption:
     """Something the guarantee rests on, and what makes it true."""
 
     statement: str
-    enforced_by: str  #: the mechanism of enforcement, or "declared" where only the user's word stands behind it
+    enforced_by: str  #: what enforces the statement, or "declared" where only the user's word stands behind it
 
 
 @dataclass(frozen=True)
 class NoiseSource:
     """Where random bits came from."""
 
-    name: str
+    name: str  #: name of the source in words
     private: bool  #: False for a seeded source: whoever knows the seed can subtract the noise
     exact_bits: bool  #: whether all noise came from exact samplers
-    note: str = ""  #: what is known about the rest
+    note: str = ""  #: what is known about noise from other samplers
 
 
 @dataclass(frozen=True)
@@ -138,7 +137,7 @@ class PrivacyCertificate:
         return fields | {"digest": digest(fields)}
 
     def public_fields(self) -> dict[str, Any]:
-        """Fields that public facts alone decide: all but the digests and the budget's line."""
+        """The fields that public facts alone decide: all but the digests and the line of the budget."""
         return {name: value for name, value in self.to_dict().items() if name not in ("model", "budget", "digest")}
 
     def to_json(self) -> str:
@@ -147,7 +146,7 @@ class PrivacyCertificate:
 
     @classmethod
     def from_json(cls, text: str) -> PrivacyCertificate:
-        """Read a certificate; raises `CertificateError` if it is malformed. It is not verified by this."""
+        """Read a certificate without verifying it; raises `CertificateError` if it is malformed."""
         return cls.from_dict(parse(text))
 
     @classmethod
@@ -191,7 +190,7 @@ class PrivacyCertificate:
         return panel("Privacy certificate", rows, self.spent_epsilon / target.epsilon, self.explain())
 
     def explain(self) -> str:
-        """Say in plain words what was promised, at what cost, and why it holds."""
+        """Say in plain words what was promised, what it cost, and why the promise holds."""
         target = self.target
         unit = {"record": "one row of the data", "user": "everything one user contributed to the data"}[target.unit]
         change = {"replace_one": "replacing", "add_or_remove_one": "adding or removing"}[target.neighboring]
@@ -223,7 +222,7 @@ class PrivacyCertificate:
 
 
 def _read(kind: type[T], fields: Mapping[str, Any]) -> T:
-    """Build a value from its fields; optional ones of a later version, unknown here, are left out."""
+    """Build a value from its fields; fields that this version does not know are left out."""
     parts = {part.name: part.type for part in dataclasses.fields(kind)}  # pyright: ignore[reportArgumentType]
     known = {name: value for name, value in fields.items() if name in parts}
     for name in known:
@@ -232,7 +231,7 @@ def _read(kind: type[T], fields: Mapping[str, Any]) -> T:
 
 
 def _of(kind: type[T], fields: Mapping[str, Any], name: str) -> T:
-    """Return a field, or raise `TypeError`: readers must be able to rely on what is text."""
+    """Return a field of the stated type, or raise `TypeError`: readers rely on text fields being text."""
     value = fields[name]
     if not isinstance(value, kind):
         raise TypeError(f"{name} must be {kind.__name__}")
@@ -245,8 +244,8 @@ def certify(
 ) -> PrivacyCertificate:  # fmt: skip
     """Price the releases and put everything into a certificate; `stated` are its other fields.
 
-    `whole`: the releases are one of several courses that a run may take, each within the promise. That is stated as
-    spent, and what this course costs among the public facts.
+    `whole`: the releases are one of several courses that a run may take, each within the promise. Then the promise is
+    stated as spent, and the cost of this course stands among the public facts (`COURSE`).
     """
     pure = _ledger.total_epsilon(releases, 0.0)
     delta = 0.0 if pure <= target.epsilon else target.delta
@@ -260,7 +259,7 @@ def certify(
     return PrivacyCertificate(target=target, releases=releases, public=public, **stated)
 
 
-@functools.cache  # reading package metadata takes longer than many a fit
+@functools.cache  # reading package metadata takes longer than many fits
 def current_versions() -> Mapping[str, str]:
     """Return the versions of the packages that a guarantee passes through; "absent" where one is not installed."""
     names = ("dpconvex", "numpy", "scipy", "opendp", "python-flint", "dp-accounting", "randomgen", "scikit-learn")
@@ -291,7 +290,7 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def _size(fields: Any) -> float:
-    """Return how many values there are in lists and objects in one another; infinity if they lie too deep."""
+    """Return the number of values in nested lists and objects; infinity if they are nested deeper than allowed."""
     level, count = [(fields, 0)], 0
     while level and count <= MOST_VALUES:
         value, depth = level.pop()
@@ -320,7 +319,7 @@ def signature_path(certificate: Path) -> Path:
 
 
 def new_key(path: Path) -> Path:
-    """Write a new private key, for its owner alone, and its public half; return the path of that, ``key.pub.pem``."""
+    """Write a new private key, readable by its owner alone, and its public half ``key.pub.pem``; return that path."""
     ed25519, coding = _ed25519()
     key, public = ed25519.Ed25519PrivateKey.generate(), path.with_name(path.stem + ".pub.pem")
     for each in (path, public):
@@ -346,7 +345,7 @@ def sign(certificate: Path, key: Path) -> Path:
 
 
 def signature_fault(certificate: Path, public_key: Path) -> str | None:
-    """Return what is wrong with the signature beside a certificate's file; None if it is made with that key."""
+    """Return what is wrong with the signature beside a certificate's file; None if the key's private half made it."""
     ed25519, coding = _ed25519()
     from cryptography.exceptions import InvalidSignature
 
@@ -364,7 +363,7 @@ def signature_fault(certificate: Path, public_key: Path) -> str | None:
 
 
 def _ed25519() -> tuple[Any, Any]:
-    """Return the modules of Ed25519 keys and of their encoding."""
+    """Return the modules for Ed25519 keys and for their encoding."""
     _validate.installed("cryptography")
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ed25519
@@ -373,7 +372,7 @@ def _ed25519() -> tuple[Any, Any]:
 
 
 def _key(name: str, path: Path, load: Callable[[bytes], Any], kind: type, what: str, remedy: str) -> Any:
-    """Return the key of a PEM file, of the stated kind; `what` and `remedy` are for the refusal of any other."""
+    """Return the key in a PEM file, which must be of the stated kind; `what` and `remedy` are texts for the error."""
     from cryptography.exceptions import UnsupportedAlgorithm
 
     text, found = _text(name, path).encode(), None

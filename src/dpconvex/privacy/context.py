@@ -1,4 +1,4 @@
-r"""Accounts of a process: budgets that every fit inside a ``with`` block is paid from, and counts of the fits outside.
+r"""Accounts of a process: budgets that pay every fit inside a ``with`` block, and counts of the fits outside.
 
 A fit is charged its whole promise, before its data are read, with every budget that is open in the process, whichever
 thread it runs in; a budget is a `Budget` file, so all guarantees of files hold. A forked process has the budgets of its
@@ -25,12 +25,12 @@ from dpconvex.privacy.budget import MOST_TEXT, Budget, exact_text
 from dpconvex.privacy.certificate import PrivacyCertificate
 from dpconvex.privacy.params import PrivacyParams
 
-FILE = "budget_context"  #: Name of a temporary budget, which refusals give.
-MOST_FORMS = 1000  #: Of tables that are counted; beyond, the one fitted longest ago is forgotten.
-_open: list[Budget] = []  #: Of the contexts that this process (or the one it was forked from) has entered and not left.
+FILE = "budget_context"  #: File name of a temporary budget, which error messages show.
+MOST_FORMS = 1000  #: Number of public forms whose fits are counted; beyond, the form fitted longest ago is forgotten.
+_open: list[Budget] = []  #: Budgets of all blocks that this process, or the one it was forked from, is inside of.
 _sent: list[Budget] = []
-"""Of the contexts of another process, as the estimator that came here last from there brought them."""
-_counts: OrderedDict[tuple[Any, ...], tuple[int, Decimal, Decimal]] = OrderedDict()
+"""Budgets that were open in the parent process when it sent the estimator that arrived here last."""
+_counts: OrderedDict[tuple[Any, ...], tuple[int, Decimal, Decimal]] = OrderedDict()  #: Fits, epsilon, delta by form
 _lock = threading.Lock()
 
 
@@ -42,22 +42,22 @@ def budget_context(
     """Pay every fit inside the block from one budget, before it reads its data.
 
     Guarantee: everything that the fits inside release is together (epsilon, delta)-differentially private, however each
-    was chosen after the others, if they all read the same data. A fit that would exceed the budget raises
+    was chosen after seeing the others, if they all read the same data. A fit that would exceed the budget raises
     `BudgetExceededError` and has read nothing. A fit with a seed, which keeps no promise, is refused.
 
     Parameters
     ----------
     epsilon, delta : float
-        The totals; with `budget` left out.
+        The budget's totals; to be left out if `budget` is given.
     unit, neighboring : str
         What the fits protect, as in `Budget.create`, ``"user"`` where they are given groups; any other fit is refused.
     budget : Budget or path, optional
-        An existing budget file to pay from, in the place of totals.
+        An existing budget file to pay from, instead of totals.
 
     Yields
     ------
     Budget
-        What the fits are paid from; ``account()`` says what is left. It ends with the block, unless it was given.
+        The budget that pays for the fits; ``account()`` says what is left. It ends with the block, unless it was given.
 
     Examples
     --------
@@ -90,37 +90,37 @@ def budget_context(
 @final
 @dataclass(frozen=True)
 class Payment:
-    """The lines of budgets that paid for a release; none where no budget is open."""
+    """The lines of budgets that paid for a release; there are none where no budget is open."""
 
-    lines: tuple[tuple[Budget, int], ...] = ()  #: from 1
+    lines: tuple[tuple[Budget, int], ...] = ()  #: each budget, and the number of its line, counted from 1
 
     def stated(self, certificate: PrivacyCertificate) -> PrivacyCertificate:
-        """Return a certificate that names the lines."""
+        """Return a copy of a certificate that names these lines."""
         names = "; ".join(f"line {line} of {budget.path.name}" for budget, line in self.lines)
         return replace(certificate, budget=names) if names else certificate
 
     def note(self, certificate: PrivacyCertificate) -> None:
-        """Enter the digests of a certificate that names the lines there."""
+        """Note the digests of a certificate, and of its model, in the budgets beside the lines that it names."""
         for budget, line in self.lines:
             try:
                 budget.released(line, certificate.to_dict()["digest"], certificate.model)
             except (DpconvexError, OSError):
-                # The release is paid for by then: it is not lost where a budget takes no note of it.
+                # The release is already paid for, so a budget that cannot note it does not stop it.
                 where = f"{budget.path.name} took no note of the certificate of line {line}"
                 warn(DpconvexWarning, f"{where}. Payment and release stand")
 
     def named(self, certificate: PrivacyCertificate) -> PrivacyCertificate:
-        """Return a certificate that names the lines, which name it in turn."""
+        """Return a certificate that names these lines, and note its digest beside the lines."""
         stated = self.stated(certificate)
         self.note(stated)
         return stated
 
 
 def charge(promise: PrivacyParams, what: str, columns: int | Sequence[str], n: int, *, private: bool) -> Payment:
-    """Pay a fit from all open budgets, or count it where there is none; the last step before its data are read.
+    """Pay a fit from all open budgets, or count it if none is open; this is the last step before its data are read.
 
     A fit with a seed promises nothing, as its certificate says. So it is not counted, and no budget may cover it.
-    `what` fits, in words; `n` is the number of units; `private`: its noise comes from the operating system.
+    `what` names the estimator in words, `n` is the number of units, `private` says whether the fit has no seed.
     """
     budgets = list(dict.fromkeys((*_open, *_sent)))
     if not private:
@@ -128,7 +128,7 @@ def charge(promise: PrivacyParams, what: str, columns: int | Sequence[str], n: i
             text = "makes a fit not private, so no budget covers it"
             raise InvalidParameterError("random_state", "a seed", text, "Leave it out inside of budget_context")
         return Payment()
-    for budget in budgets:  # all of them before any is charged
+    for budget in budgets:  # all budgets are checked before any of them is charged
         budget.account().require(promise, budget.path.name)
     lines = tuple((budget, budget.spend(promise, what[:MOST_TEXT])) for budget in budgets)
     if not budgets:
@@ -155,24 +155,24 @@ def _count(promise: PrivacyParams, columns: int | Sequence[str], n: int) -> None
 
 
 class CarriesBudgets:
-    """An estimator that brings the open budgets along to the process in which it is unpickled."""
+    """Base class of estimators that tell the process in which they are unpickled which budgets are open."""
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """As usual, with the files of the open budgets."""
+        """Pickle as usual, together with the paths of the open budgets."""
         make, arguments, *state = super().__reduce_ex__(protocol)
         files = tuple(str(budget.path) for budget in dict.fromkeys((*_open, *_sent)))
         return _arrived, (os.getpid(), files, make, arguments), *state
 
 
 def _arrived(process: int, files: tuple[str, ...], make: Any, arguments: tuple[Any, ...]) -> Any:
-    """Take over the open budgets, or none, of an estimator from the parent process; others' may have ended."""
+    """Rebuild an estimator; if the parent process sent it, its budgets become `_sent`, for others may have ended."""
     if process == os.getppid():
         _sent[:] = [budget for budget in (Budget(Path(file)) for file in files) if budget not in _open]
     return make(*arguments)
 
 
 def _remove(folder: Path, process: int) -> None:
-    """Delete a temporary budget, in the process that made it: a forked one may leave the block too."""
+    """Delete a temporary budget, but only in the process that made it: a forked process leaves the block too."""
     if os.getpid() == process:
         (folder / FILE).unlink(missing_ok=True)
         folder.rmdir()

@@ -14,7 +14,7 @@ from dpconvex.privacy.events.base import Event, event_from_dict
 from dpconvex.privacy.events.private_selection import added_up
 from dpconvex.privacy.params import PrivacyParams, Sensitivity
 
-MOST_CHARGED = 10**6  #: Releases on all records, each counted once for every block.
+MOST_CHARGED = 10**6  #: Largest number of releases to be priced; one on all records counts once for every block.
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,11 @@ class Release:
 
     label: str  #: what is released, in words
     mechanism: str  #: name of the mechanism
-    event: Event  #: what it costs
-    sensitivity: Sensitivity  #: of the released value, with its lemma
-    # A fixed part of the records that only this release reads, disjoint from all other blocks; None: all records
+    event: Event  #: describes the privacy cost of one such release
+    sensitivity: Sensitivity  #: sensitivity of the released value, with the lemma that proves it
+    # Name of a fixed part of the records, disjoint from other blocks, which alone is read; None: all records are read
     block: str | None = None
-    times: int = 1  #: how many such releases
+    times: int = 1  #: number of such releases
 
     def __post_init__(self) -> None:
         _validate.integer("times", self.times, at_least=1)
@@ -42,7 +42,7 @@ class Release:
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Release:
-        """Inverse of `to_dict`; fields of a later version, unknown here, are left out, but an event's are refused."""
+        """Inverse of `to_dict`; unknown fields of a later version are left out, but in an event they are refused."""
         parts = {part.name: fields[part.name] for part in dataclass_fields(cls) if part.name in fields}
         if not all(isinstance(parts.get(name, ""), str | None) for name in ("label", "mechanism", "block")):
             raise TypeError("label, mechanism and block of a release must be text")
@@ -54,7 +54,7 @@ class Release:
 
 
 def charged(releases: Iterable[Release]) -> list[list[accounting.Counted]]:
-    """Split releases into the event lists to be priced: all-record releases together with each disjoint block."""
+    """Return one list of events for each block: those of the block's releases and of the releases on all records."""
     listed = list(releases)
     blocks, everywhere = len({r.block for r in listed} - {None}), sum(r.block is None for r in listed)
     if blocks * everywhere > MOST_CHARGED:
@@ -64,7 +64,7 @@ def charged(releases: Iterable[Release]) -> list[list[accounting.Counted]]:
 
 
 def total_epsilon(releases: Iterable[Release], delta: float) -> float:
-    """Epsilon that all `releases` cost together at `delta`: the dearest block plus what touches every record."""
+    """Epsilon that all `releases` cost together at `delta`: the largest price among the lists of `charged`."""
     return max(accounting.spent_epsilon(events, delta) for events in charged(releases))
 
 
@@ -81,7 +81,7 @@ def accountants(releases: Iterable[Release]) -> str:
 class Ledger:
     """Lets a run release what its plan lists in `planned`, and nothing else.
 
-    If that costs more than the promise together, `BudgetExceededError` is raised at once, from public facts.
+    If all of `planned` together costs more than the promise, `BudgetExceededError` is raised at once.
     """
 
     def __init__(self, privacy: PrivacyParams, planned: Iterable[Release]) -> None:

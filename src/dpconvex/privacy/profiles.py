@@ -26,17 +26,17 @@ from dpconvex.errors import UnsupportedEventError
 
 @dataclass
 class Work:
-    """How much computing may still go into prices: about microseconds. Below 0: something was refused for it."""
+    """The computing that pricing events may still take; prices are refused when it is used up."""
 
-    left: float
+    left: float  #: about microseconds; below 0 once a price was refused
 
 
-_WORK: ContextVar[Work | None] = ContextVar("work", default=None)
+_WORK: ContextVar[Work | None] = ContextVar("work", default=None)  #: Set inside `limited`; None: without limit
 
 
 @contextmanager
 def limited(work: float) -> Iterator[Work]:
-    """Let prices inside the block take so much computing together, counted alike on every machine."""
+    """Let prices inside the block take `work` (about microseconds) together, counted alike on every machine."""
     own = Work(work)
     token = _WORK.set(own)
     try:
@@ -46,7 +46,7 @@ def limited(work: float) -> Iterator[Work]:
 
 
 def charge(work: float) -> None:
-    """Count computing that is about to be done; raise `UnsupportedEventError` where no more of it is allowed."""
+    """Count `work` that is about to be done; raise `UnsupportedEventError` if `limited` does not allow it."""
     allowed = _WORK.get()
     if allowed is None:
         return
@@ -65,17 +65,17 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     log_first = float(log_ndtr(mu / 2 - epsilon / mu))
     log_second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
     gap = min(0.0, log_second - log_first)  # above 0 only by rounding
-    # The logarithms carry relative errors of a few 1e-16 of their own size; charge ten times that.
+    # The logarithms have relative errors of a few 1e-16; more than ten times that is charged.
     slack = 1e-14 * (2 + abs(log_first) + abs(log_second) + abs(epsilon))
     delta = math.exp(log_first) * min(1.0, -math.expm1(gap) + slack) * (1 + 1e-13)
     return min(1.0, delta + math.ulp(0.0))  # never 0: the truth may lie below the smallest float
 
 
 def mixed_delta(epsilon: float, pure: float, mu: float, *others: float) -> float:
-    """Smallest delta at `epsilon` of pure mechanisms, of epsilon `pure` and `others`, composed with Gaussian ones.
+    """Smallest delta at `epsilon`, rounded up, of pure mechanisms (`pure`, `others`) composed with Gaussian ones.
 
-    Rounded up. The worst pure one is randomized response: it makes the total a mixture of two of the rest's profiles,
-    shifted by its epsilon; the time doubles with each. `mu` is the root of the sum of squares.
+    `mu` is the root of the sum of the Gaussians' squared mu. The worst pure mechanism is randomized response: it makes
+    the profile a mixture of two shifted copies of the profile of all others, so the time doubles with each.
     """
 
     def rest(e: float) -> float:
@@ -90,12 +90,12 @@ def mixed_delta(epsilon: float, pure: float, mu: float, *others: float) -> float
 
 
 def largest_mu(epsilon: float, delta: float, pure: float = 0.0) -> float:
-    """Largest Gaussian budget that keeps `mixed_delta` within `delta`, rounded down; `pure` is below epsilon."""
+    """Largest mu at which `mixed_delta` is at most `delta`, rounded down; `pure` must be below epsilon."""
     return 1 / smallest(lambda inverse: mixed_delta(epsilon, pure, 1 / inverse) <= delta, 1.0)
 
 
 def smallest(feasible: Callable[[float], bool], start: float) -> float:
-    """Smallest positive number, to 1e-13, at which a monotone condition begins to hold; it holds there, or infinity."""
+    """Smallest positive number, to 1e-13, at which a monotone condition holds; infinity if it holds nowhere."""
     high = start
     while not feasible(high):
         high *= 2
@@ -114,11 +114,11 @@ def smallest(feasible: Callable[[float], bool], start: float) -> float:
     return high
 
 
-BEYOND = 2.0**40  #: An epsilon that no promise reaches; where even this one does not suffice, none is looked for.
+BEYOND = 2.0**40  #: An epsilon above every promise: if even this one is too small, the answer is infinity.
 
 
 def epsilon_of(delta_at: Callable[[float], float], delta: float) -> float:
-    """Smallest epsilon at which a decreasing profile is at most `delta`, rounded up; 0 where it holds at once."""
+    """Smallest epsilon, at least 0, at which a decreasing profile is at most `delta`, rounded up."""
     if delta_at(0.0) <= delta:
         return 0.0
     if delta_at(BEYOND) > delta:
@@ -127,15 +127,15 @@ def epsilon_of(delta_at: Callable[[float], float], delta: float) -> float:
 
 
 ORDERS = 1 + np.exp(np.linspace(-8.0, 16.0, 4801))
-"""Orders at which divergences are bounded. Any set gives a valid delta; on this one it is 1e-5 above the best."""
+"""Orders of the bounded Renyi divergences. Any set of orders gives a valid delta; here it is 1e-5 above the best."""
 
 
 def renyi_delta(divergences: Floats, epsilon: float) -> float:
-    """Smallest delta at `epsilon` that bounds on the divergences of all `ORDERS` prove, rounded up."""
+    """Smallest delta at `epsilon` that bounds on the Renyi divergences of all `ORDERS` prove, rounded up."""
     charge(300)
     a = ORDERS
     logs = (a - 1) * (divergences - epsilon) + a * np.log1p(-1 / a) - np.log(a - 1)
-    # Each term carries a few units in the last place of its own size; charge a hundred.
+    # Each term is off by a few units in its last place; a hundred of them are charged.
     slack = 1e-14 * (1 + (a - 1) * (np.abs(divergences) + epsilon))
     best = float(np.min(logs + slack))
     return min(1.0, math.exp(min(best, 0.0)) * (1 + 1e-13) + math.ulp(0.0))  # never 0: it may have underflowed
@@ -146,9 +146,9 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
     return renyi_delta(ORDERS * rho, epsilon)
 
 
-@lru_cache(maxsize=64)  # a schedule asks again for every number of steps
+@lru_cache(maxsize=64)  # planners ask for the same arguments again, once for every number of steps
 def largest_rho(epsilon: float, delta: float) -> float:
-    """Largest zCDP budget that keeps `zcdp_delta` within `delta`, rounded down.
+    """Largest rho at which `zcdp_delta` is at most `delta`, rounded down.
 
     >>> round(largest_rho(1.0, 1e-6), 5)
     0.02436
@@ -157,7 +157,7 @@ def largest_rho(epsilon: float, delta: float) -> float:
 
 
 def bounded_range_divergence(eta: float) -> Floats:
-    r"""Largest Renyi divergences, orders `ORDERS`, of outputs whose log-ratio lies in an interval of length `eta`.
+    r"""Largest Renyi divergences, at `ORDERS`, of two output laws whose log-ratio lies in an interval of length `eta`.
 
     Among laws with losses in ``[t - eta, t]`` the two-point one is extremal (``E_Q e^{alpha L}`` is convex in ``e^L``,
     whose mean is 1). With ``u = e^-t`` its moment is ``u^-alpha (A + B u)``, largest at ``u = -alpha A/((alpha-1) B)``.

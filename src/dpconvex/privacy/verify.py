@@ -23,21 +23,21 @@ from dpconvex.privacy.certificate import COURSE, PrivacyCertificate, current_ver
 from dpconvex.privacy.ledger import Release
 from dpconvex.privacy.profiles import charge, limited
 
-SAME = 1e-9  #: Relative difference up to which two numbers computed by the same program count as equal.
+SAME = 1e-9  #: Largest relative difference at which two numbers computed by the same program count as equal.
 ROUNDING_SHARE = 1e-4
 """Most that an event's sensitivity may exceed its lemma's, relative to it: the allowance for the samplers' grids."""
 
-SECOND = 1e-3  #: Relative difference up to which two accountants agree, beside what rounding to a grid of losses adds.
+SECOND = 1e-3  #: Largest relative difference at which two accountants agree, besides what `GRID` allows.
 GRID = 1e-4
-"""Largest step of the second accountant's grid of losses; it rounds every pure loss up to it, and the Gaussian one."""
+"""Largest step of the second accountant's grid: it rounds each pure loss, and the Gaussian one, up to a grid point."""
 
-PLANNED = "planned again"  #: Name of what `plan_checks` compares.
-ABSENT = "nothing"  #: Stands for a field that one side lacks, in words.
+PLANNED = "planned again"  #: Name of the checks of `plan_checks`.
+ABSENT = "nothing"  #: What messages print for a field that one of two compared certificates lacks.
 UNREADABLE = (DpconvexError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
-"""What reading a certificate's fields may raise: each may be anything."""
+"""The errors that reading a certificate's fields may raise, as a field of a forged file may hold anything."""
 
 MOST_PRICING, MOST_TRYING = 6e6, 6e6
-"""Computing, about microseconds, that goes into prices, and into finding numbers that nothing confirms."""
+"""Most computing, about microseconds, that pricing may take, and that the search for unconfirmed numbers may take."""
 
 NOT_CHECKED = (
     "what the planner was given: sizes, bounds, losses, options, constants that a caller declared, values released "
@@ -50,7 +50,7 @@ NOT_CHECKED = (
 )
 """What no certificate can show, or this verifier does not recompute; printed by the command line beside the result."""
 
-Keys = tuple[str | int, ...]  #: Where a value stands in nested fields.
+Keys = tuple[str | int, ...]  #: Path of a value in nested fields: names of fields and positions in lists
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,12 @@ class Check:
 class Verification:
     """Result of `verify`."""
 
-    checks: tuple[Check, ...]  #: in the order they were made
-    epsilon: float  #: the cost as recomputed here; NaN if the certificate could not be read
-    delta: float
+    checks: tuple[Check, ...]  #: the checks, in the order in which they were made
+    epsilon: float  #: epsilon of the recomputed cost; NaN if the certificate could not be read
+    delta: float  #: delta of the recomputed cost
     unknown: tuple[str, ...] = ()  #: fields that this version does not know; they do not enter any check
-    fields: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)  # what was verified, if anything
-    planned: bool = False  #: whether all of it was compared with a plan made again
+    fields: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)  # the certificate's, if readable
+    planned: bool = False  #: whether the whole certificate was compared with a plan made again
 
     @property
     def passed(self) -> bool:
@@ -82,8 +82,8 @@ class Verification:
     def unconfirmed(self) -> tuple[str, ...]:
         """Numbers that nothing else in the certificate confirms, as ``public.radius``: a change would not be found.
 
-        Of target, cost, releases and public facts: none if a plan made again has all of them. Otherwise found by
-        trying: every number that is not named was made a thousandth larger and smaller, and each time a check failed.
+        Numbers of target, cost, releases and public facts are looked at. None is named if a plan made again has all of
+        them. Otherwise each is made a thousandth larger and smaller, and is named unless a check fails both times.
         """
         return () if self.planned or not self.fields else unconfirmed(self.fields, pricing())
 
@@ -98,9 +98,9 @@ def verify(
     """Recompute what a certificate claims from its releases, and compare it with the plan if that can be made again.
 
     Every list of releases that add up is priced twice, by this package and by ``dp_accounting``, where both can.
-    ``dpconvex.verify`` is this with the planners of this package: `again` returns the certificate of the plan that a
-    certificate names (None: numbers are compared with one another only). `model` is the digest of the model that the
-    certificate is shown with, `public_key` the file of the key whose private half must have signed it.
+    ``dpconvex.verify`` calls this function with the planners of this package as `again`, which makes the plan that a
+    certificate names anew and returns its certificate (None: nothing is planned again). `model` is the digest of the
+    model shown with the certificate, `public_key` the file of the key whose private half must have signed it.
 
     A malformed certificate, of a later schema, or with an unknown event, gives one failed check that says so.
     """
@@ -163,7 +163,7 @@ def _document_checks(fields: dict[str, Any], read: PrivacyCertificate) -> list[C
 
 
 def _extra(given: Any, known: Any, path: Keys) -> list[Keys]:
-    """Return the paths of fields that reading left out."""
+    """Return the paths of the fields in `given` that `known`, the certificate as it was read, lacks."""
     if isinstance(given, Mapping) and isinstance(known, Mapping):
         new = [(*path, key) for key in given if key not in known]
         return new + [p for key in known if key in given for p in _extra(given[key], known[key], (*path, key))]
@@ -172,17 +172,17 @@ def _extra(given: Any, known: Any, path: Keys) -> list[Keys]:
     return []
 
 
-Price = Callable[[Iterable[Release], float], float]  #: Epsilon of all releases at a delta, as `ledger.total_epsilon`.
+Price = Callable[[Iterable[Release], float], float]  #: Returns the epsilon of all releases at a delta (`total_epsilon`)
 
 
 def pricing() -> Price:
-    """Return a function that computes the cost of each list of events once."""
+    """Return a `Price` that remembers the cost of each list of events."""
     once = cache(accounting.spent_epsilon)
     return lambda releases, delta: max(once(tuple(events), delta) for events in _ledger.charged(releases))
 
 
 def recompute(read: PrivacyCertificate, price: Price) -> tuple[float, float]:
-    """Return epsilon and delta that the releases cost, as `certify` does; raise if a release cannot be priced."""
+    """Return the releases' epsilon and delta, computed as `certify` does; raise if a release cannot be priced."""
     pure = price(read.releases, 0.0)
     delta = 0.0 if pure <= read.target.epsilon else read.target.delta
     return (pure if delta == 0 else price(read.releases, delta)), delta
@@ -240,7 +240,7 @@ def _release_checks(read: PrivacyCertificate) -> list[Check]:
 
 
 def _price_checks(read: PrivacyCertificate) -> list[Check]:
-    """Compare the closed forms of prices with what a search finds."""
+    """Compare pure epsilons computed in closed form with the maximum that a search finds."""
     checks = []
     for release in read.releases:
         found = release.event.searched_epsilon
@@ -252,7 +252,7 @@ def _price_checks(read: PrivacyCertificate) -> list[Check]:
 
 
 def _leverage_checks(read: PrivacyCertificate) -> list[Check]:
-    """Recompute the largest length of a record, and what it bends, from the stated coordinates."""
+    """Recompute ``feature_l2`` (a record's largest length) and tau, which follows from it, from the coordinates F."""
     if "factor" not in read.public:
         return []
     taus = {tau for release in read.releases if (tau := getattr(release.event, "tau", None)) is not None}
@@ -261,9 +261,9 @@ def _leverage_checks(read: PrivacyCertificate) -> list[Check]:
 
 
 def plan_checks(read: PrivacyCertificate, again: Callable[[PrivacyCertificate], PrivacyCertificate]) -> list[Check]:
-    """Compare all but the planner's inputs with the certificate of the plan made `again`, which may raise anything."""
+    """Compare all but the planner's inputs with the certificate that `again` returns; it may raise any exception."""
     here, made = current_versions(), read.versions.get("dpconvex")
-    # Whoever forges a certificate may also forge its version, so another version is a reason and no excuse.
+    # A forger may also forge the version: another version may explain a failed check, but does not excuse it.
     same, differs = made == here["dpconvex"], f". Made by dpconvex {made}, whose plans may differ"
     other = "" if same else f"{differs}: verify with that version"
     if read.planner is None:
@@ -271,7 +271,7 @@ def plan_checks(read: PrivacyCertificate, again: Callable[[PrivacyCertificate], 
         return [Check(PLANNED, False, what + other)]
     try:
         planned = again(read)
-    except Exception as error:  # whatever a planner makes of a forger's inputs, it is a failed check
+    except Exception as error:  # any exception that a forger's inputs cause in a planner is a failed check
         return [Check(PLANNED, False, f"there is no such plan: {type(error).__name__}: {str(error)[:200]}{other}")]
     others = sorted(name for name, version in here.items() if read.versions.get(name) != version)
     slack = SECOND if others else SAME
@@ -279,7 +279,7 @@ def plan_checks(read: PrivacyCertificate, again: Callable[[PrivacyCertificate], 
     for each in (stated, expected):
         each["method"] = {name: each[name] for name in ("algorithm", "constants", "theorem")}
         each["assumptions"] = [text for text in each["assumptions"] if text in expected["assumptions"]]
-    # Of a source that is not known here, nothing follows.
+    # The properties of a noise source that is not known here cannot be compared.
     known = ("noise_source",) if planned.noise_source.name == read.noise_source.name else ()
     checks = []
     for name in ("target", "spent", "releases", "public", "method", "assumptions", *known):
@@ -299,7 +299,7 @@ def _brief(value: Any) -> str:
 
 
 def _differences(stated: Any, planned: Any, path: Keys, slack: float) -> Iterator[tuple[Keys, Any, Any]]:
-    """Yield where two JSON values differ: floats by more than `slack`, relative, all else at all; 1 and 1.0 do not."""
+    """Yield where two JSON values differ: floats by more than `slack`, relatively; others in any way, but 1 and 1.0."""
     if isinstance(stated, dict) and isinstance(planned, dict):
         for key in {**planned, **stated}:
             yield from _differences(stated.get(key, ABSENT), planned.get(key, ABSENT), (*path, key), slack)
@@ -333,8 +333,8 @@ def dotted(path: Keys) -> str:
 
 
 def unconfirmed(fields: Mapping[str, Any], price: Price) -> tuple[str, ...]:
-    """As `Verification.unconfirmed`; what was not tried after `MOST_TRYING` of computing is named as well."""
-    # The digest is left aside: whoever changes a number can compute it again.
+    """As `Verification.unconfirmed`; numbers left untried when `MOST_TRYING` is used up are named as well."""
+    # The digest confirms no number: whoever changes a number can compute the digest again.
     stated = {key: fields[key] for key in ("target", "spent", "releases", "public")}
     every, named, read = list(numbers(stated)), list[str](), PrivacyCertificate.from_dict(dict(fields))
     with limited(MOST_TRYING) as work:
@@ -354,7 +354,7 @@ def _found(read: PrivacyCertificate, fields: Mapping[str, Any], path: Keys, valu
     if value == 0:
         moved = (1, -1) if isinstance(value, int) else (1e-3, -1e-3)
     if path[0] == "public" and path[1] != COURSE and "factor" not in read.public:
-        return False  # no check reads it
+        return False  # no check reads this number
     return all(_refused(fields, path, other, price) for other in moved)
 
 
@@ -367,7 +367,7 @@ def _refused(fields: Mapping[str, Any], path: Keys, new: float, price: Price) ->
 
 
 def _with(value: Any, path: Keys, new: float) -> Any:
-    """Return a copy of nested fields with one entry changed."""
+    """Return a copy of nested fields in which the entry at `path` is `new`."""
     if not path:
         return new
     copy = list(value) if isinstance(value, list | tuple) else dict(value)
@@ -376,7 +376,7 @@ def _with(value: Any, path: Keys, new: float) -> Any:
 
 
 def second_opinions(read: PrivacyCertificate, delta: float) -> list[Check]:
-    """Price every list of releases that add up with an accountant of another library, where it can."""
+    """Price every list of releases whose costs add up with another library's accountant, where it can price them."""
     checks: dict[tuple[accounting.Counted, ...], Check] = {}
     for events in map(tuple, _ledger.charged(read.releases)):
         if events not in checks:
@@ -400,13 +400,13 @@ def _second_opinion(events: tuple[accounting.Counted, ...], delta: float, promis
     if _has_finer_profile(events, name) and epsilon > own * (1 + SECOND):
         confirms = epsilon <= promised * (1 + SECOND)
         return Check("second accountant" if confirms else "one accountant", True, f"{detail}, of a coarser bound")
-    # Many pure events cost less than their sum at a delta of 1e-12, which is all that the second one can say of them.
+    # The second accountant prices pure events at a delta of 1e-12, where many of them cost less than their sum.
     agree = epsilon <= own * (1 + SECOND) + GRID * (1 + pure) and (name == "exact sum" or own <= epsilon * (1 + SECOND))
     return Check("two accountants agree", agree, detail)
 
 
 def _has_finer_profile(events: tuple[accounting.Counted, ...], name: str) -> bool:
-    """Whether our own price may be below that of the parts, all that the second accountant knows of these events."""
+    """Whether our own price may be below the price of the events' `parts`, which is all the second accountant sees."""
     if len(events) == 1 and events[0][1] == 1:
         return events[0][0].pure_epsilon is None and not events[0][0].finest
     return name == "zCDP" and any(event.parts is not None and event.parts.pure for event, _ in events)

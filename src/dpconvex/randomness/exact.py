@@ -5,12 +5,12 @@ Grid
     by the sensitivity and the noise scale (never by data). It is so fine that rounding enlarges the sensitivity by a
     factor of at most ``1 + FINENESS``, which every event includes.
 Noise
-    By OpenDP, exactly, wherever bits matter. It adds the noise inside its proof: sums beyond 64 bits saturate, which is
-    post-processing. With a seeded source (tests, benchmarks) the same laws are drawn by NumPy, up to rounding.
+    OpenDP draws it exactly wherever bits matter. It adds the noise inside its proof: sums beyond 64 bits saturate,
+    which is post-processing. With a seeded source (tests, benchmarks) NumPy draws the same laws, up to rounding.
 Indices
-    `draw` draws them from weights. Cumulative sums in floats err by a known amount. A uniform number further than that
-    from both ends of its cell has the index that exact arithmetic would give. Any other is drawn with more bits, by
-    sums of integers: weights are floats.
+    `draw` draws indices with probabilities given by weights. Cumulative sums in floats err by a known amount. A uniform
+    number further than that from both ends of its cell has the index that exact arithmetic would give. Any other gets
+    more bits and exact sums: weights are floats, so these are sums of integers.
 """
 
 import itertools
@@ -26,7 +26,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.randomness.source import BitSource
 
 LIMIT = 2**62  # largest magnitude of an integer that noise is added to
-FINENESS = 2.0**-20  # what rounding costs, relative to the sensitivity
+FINENESS = 2.0**-20  # largest relative increase of the sensitivity by rounding to the grid
 
 
 def enlarged(sensitivity: float) -> float:
@@ -55,7 +55,7 @@ def checked_step(step: float, sensitivity: float) -> float:
 
 def to_units(value: Floats, step: float) -> IntArray:
     """Nearest grid points as integers; beyond ``2**62`` steps they saturate, and NaN becomes 0."""
-    # Neither value nor quotient overflows; clipping coordinates never increases an absolute norm's distance.
+    # After clipping neither value nor quotient overflows, and no distance in an absolute norm has grown.
     largest = min(LIMIT * step, 1e300 * min(step, 1.0))
     return np.rint(finite(value, largest) / step).astype(np.int64)
 
@@ -127,13 +127,13 @@ def _add(units: IntArray, noise: Floats | IntArray) -> IntArray:
     return units + np.clip(noise, -LIMIT, LIMIT).astype(np.int64)
 
 
-_BITS = 62  # of the first look at a uniform number
+_BITS = 62  # number of bits of a uniform number that are drawn first
 _MORE_BITS = 2560
-"""Bits of a refined uniform number: 200 more than the sum of 2^64 floats can have, so its law errs by 2^-200."""
+"""Bits of a refined uniform number: 200 more than a sum of 2^64 floats can have, so the law errs by at most 2^-200."""
 
 
 def draw(weights: Floats, count: int, generator: np.random.Generator) -> NDArray[np.int64]:
-    """Return independent indices (count,), of probabilities proportional to positive, finite weights (d,)."""
+    """Return independent indices (count,) with probabilities proportional to positive, finite weights (d,)."""
     ends = np.cumsum(weights)
     total = ends[-1]
     prefixes = generator.integers(0, 2**_BITS, size=count)
@@ -151,7 +151,7 @@ def draw(weights: Floats, count: int, generator: np.random.Generator) -> NDArray
 
 
 def _refined(weights: Floats, prefixes: NDArray[np.int64], generator: np.random.Generator) -> list[int]:
-    """Indices of uniform numbers that begin with the given bits, by exact sums."""
+    """Return the indices of uniform numbers that begin with the given bits, by exact sums."""
     mantissas, exponents = np.frexp(weights)
     shifts = (exponents - exponents.min()).tolist()
     whole = (mantissas * 2.0**53).astype(np.int64).tolist()

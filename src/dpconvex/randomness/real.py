@@ -1,9 +1,9 @@
 """Real-valued noise, rounded once: interval arithmetic on random bits that are drawn as they are needed.
 
-A law of noise is a function of independent uniform numbers. Of each we know the first bits, hence an interval; Arb's
-ball arithmetic then encloses the noise, all of its own rounding included. As long as the enclosure leaves open how the
-result rounds, more bits are drawn. What comes out is therefore the real noise rounded once, as if all its bits had been
-known: a theorem about real numbers applies to it, by post-processing.
+A law of noise is a function of independent uniform numbers. The first bits of each give an interval that holds it;
+Arb's ball arithmetic then encloses the noise, its own rounding included (a ball is a midpoint with a radius). As long
+as the enclosure does not decide how the result rounds, more bits are drawn. The result is thus the real noise, rounded
+once, so theorems about real numbers apply to it, by post-processing.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 from dpconvex._types import Floats
 from dpconvex.randomness.source import BitSource
 
-_WORDS = 2  # of 8 bytes, drawn for every uniform number at a time; one draw decides but with probability below d 2^-60
-_GUARD = 32  # bits of working precision beyond those of the uniform numbers
-_RELATIVE_BITS = 60  # to which `draw` knows a number before it becomes a float of 53
+_WORDS = 2  # words of 8 bytes drawn per uniform number at a time; one draw fails to decide with probability < d 2^-60
+_GUARD = 32  # number of bits of working precision beyond the bits of the uniform numbers
+_RELATIVE_BITS = 60  # relative precision, in bits, to which `draw` knows a number before it becomes a float of 53 bits
 T = TypeVar("T")
 
 
@@ -28,16 +28,16 @@ class Law(Protocol):
 
     @property
     def uniforms(self) -> int:
-        """How many independent uniform numbers of (0, 1) it takes."""
+        """Number of independent uniform numbers of (0, 1) that `transform` takes."""
         ...
 
     def transform(self, uniforms: Sequence[Any]) -> list[Any]:
-        """Return the noise, with ``+ - * /``, ``log``, ``sqrt``, ``sin_cos_pi``, ``abs`` and ``sgn`` only."""
+        """Return the noise, computed with ``+ - * /``, ``log``, ``sqrt``, ``sin_cos_pi``, ``abs`` and ``sgn`` only."""
         ...
 
 
 def add_noise(value: Floats, law: Law, scale: float, step: float, source: BitSource) -> Floats:
-    """Return the multiples of `step` nearest to ``value + scale * noise``, (d,), value finite; floats, so rounded."""
+    """Return the multiples of `step` nearest to ``value + scale * noise``, (d,), as floats; `value` is finite."""
     from flint import arb
 
     half = arb(0.5)
@@ -52,7 +52,7 @@ def add_noise(value: Floats, law: Law, scale: float, step: float, source: BitSou
             units.append(int(unit))
         return units
 
-    limit = 2**1000  # whole numbers that are floats
+    limit = 2**1000  # integers up to this size become finite floats
     units = _decided(law, source.generator(), nearest)
     return np.array([float(max(-limit, min(limit, unit))) for unit in units]) * step + 0.0  # no negative zero
 
@@ -70,16 +70,16 @@ def draw(law: Law, size: int, source: BitSource) -> Floats:
 
 
 def simulate(law: Law, size: int, generator: np.random.Generator) -> Floats:
-    """Return `size` vectors of about the law, shape (size, d), in floats: to show what noise does, never as noise.
+    """Return `size` vectors of approximately this law, (size, d), to show what noise does; never use them as noise.
 
-    The generator is of the uniform numbers, and not one that noise is drawn from.
+    The generator gives the uniform numbers; it must not be a generator from which noise is drawn.
     """
     uniforms = [_Floats.positive(1 - generator.random(size)) for _ in range(law.uniforms)]  # in (0, 1]
     return np.column_stack([noise.values for noise in law.transform(uniforms)])
 
 
 def gram(first: list[list[Any]], second: list[list[Any]]) -> list[list[Any]]:
-    """Return the product of a matrix and the transpose of another, both given by their rows: balls in one call."""
+    """Return the product of a matrix of balls and another one's transpose, both given by rows, in one call of Arb."""
     if isinstance(first[0][0], _Floats):
         return [[sum(a * b for a, b in zip(x, y, strict=True)) for y in second] for x in first]
     from flint import arb_mat
@@ -88,7 +88,7 @@ def gram(first: list[list[Any]], second: list[list[Any]]) -> list[list[Any]]:
 
 
 class _Floats:
-    """Arrays of floats with the operations of balls that laws use; products of uniform numbers do not underflow."""
+    """Arrays of floats with the operations that laws apply to balls; products of uniform numbers do not underflow."""
 
     def __init__(self, values: Floats, logs: Floats | None = None) -> None:
         self.values, self.logs = values, logs

@@ -15,12 +15,12 @@ from dpconvex.errors import InvalidParameterError
 class BitSource(ABC):
     """A source of private randomness."""
 
-    name: ClassVar[str]  #: for the certificate
+    name: ClassVar[str]  #: name that certificates state
     #: Whether nobody can predict the bits. A release made with any other source is stamped *not private*.
     private: ClassVar[bool]
     #: Whether integer noise comes from OpenDP's exact samplers, which draw from the operating system themselves.
     exact: ClassVar[bool]
-    reals: ClassVar[bool] = False  #: Whether real noise is exact even so: where integers are not.
+    reals: ClassVar[bool] = False  #: Whether real-valued noise is exact although `exact` is False
 
     @abstractmethod
     def generator(self) -> np.random.Generator:
@@ -54,7 +54,7 @@ class SystemSource(BitSource):
 
 @final
 class OwnSamplers(BitSource):
-    """What exact noise without OpenDP would come from: plans are asked whether that is enough; it draws nothing."""
+    """A stand-in that draws nothing: plans are asked whether this package's own exact samplers suffice for them."""
 
     name: ClassVar[str] = "none"
     private: ClassVar[bool] = False
@@ -88,11 +88,11 @@ class SeededSource(BitSource):
 
 
 def source_from(random_state: RandomState) -> BitSource:
-    """Return the source that `random_state` means: None the operating system, an int a seed, a source itself.
+    """Return the source for `random_state`: None means the operating system, an int a seed, a source itself.
 
     Anything else is refused, NumPy generators included: their state can be copied, so noise could repeat.
     """
-    _validate.installed("numba", "flint", "randomgen", "pyarrow")  # whoever asks for noise is about to fit
+    _validate.installed("numba", "flint", "randomgen", "pyarrow")  # checked here, as every fit begins here
     if random_state is None:
         return SystemSource()
     if isinstance(random_state, BitSource):

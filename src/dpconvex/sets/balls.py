@@ -69,7 +69,7 @@ def _norm(w: Floats) -> float:
 
 
 def _along(normals: Floats, away: Floats) -> Floats:
-    """Return the parts of `away` along normals of any length, none where they point inwards."""
+    """Return the components of `away` along normals of any length, 0 where they point inwards."""
     squares = np.einsum("ij,ij->i", normals, normals)
     shares = np.einsum("ij,ij->i", away, normals) / np.where(squares > 0, squares, 1.0)
     return np.maximum(shares, 0.0)[:, None] * normals
@@ -103,10 +103,10 @@ class L1Ball(_Ball):
 class Ellipsoid(ConvexSet):
     """All ``center + M v`` with ``|v| <= 1`` for an invertible matrix M."""
 
-    #: Shape (dim, dim), or (dim,). M, or half-axes along the coordinates; condition number at most 1e6. Kept as a tuple
-    #: of rows.
+    #: The matrix M, (dim, dim), or the half-axes along the coordinates, (dim,); its condition number is at most 1e6.
+    #: Stored as a tuple of rows.
     shape: ArrayLike
-    center: ArrayLike | None = None  #: Shape (dim,). 0 if None. Kept as a tuple.
+    center: ArrayLike | None = None  #: The center, (dim,); 0 if None. Stored as a tuple.
 
     def __post_init__(self) -> None:
         shape = np.asarray(self.shape, dtype=np.float64)
@@ -120,7 +120,7 @@ class Ellipsoid(ConvexSet):
         if center.shape != (len(shape),) or not np.isfinite(center).all():
             raise InvalidParameterError("center", self.center, f"must be finite, of shape ({len(shape)},)")
         set_fields(self, shape=tuple(map(tuple, shape.tolist())), center=tuple(center.tolist()), dim=len(shape))
-        # The triangle inequality; exact where the center is 0 or lies along the longest axis.
+        # By the triangle inequality; exact where the center is 0 or lies along the longest axis.
         radius = _rounding.widen_up(float(axes[0]) + math.hypot(*center))
         set_fields(self, radius=radius, diameter=_rounding.widen_up(2 * float(axes[0])))
 
@@ -142,7 +142,7 @@ class Ellipsoid(ConvexSet):
         # Newton's method for |axis x / (axis^2 + nu)| = 1 in the form 1 / |.| = 1, which is concave in nu: from 0 it
         # rises to the root and never beyond.
         nu = np.zeros(len(far))
-        for _ in range(60):  # some five steps suffice
+        for _ in range(60):  # about five steps suffice
             ratio = axes * far / (axes**2 + nu[:, None])
             length = np.sqrt(np.square(ratio).sum(1))
             bend = (np.square(ratio) / (axes**2 + nu[:, None])).sum(1)

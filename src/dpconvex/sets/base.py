@@ -22,8 +22,8 @@ class ConvexSet(ABC):
     dim: int | None  #: length of the vectors; None if the set is given without one and takes vectors of any length
     radius: float  #: largest l2 norm of a member; infinite if unbounded
     diameter: float  #: largest l2 distance of two members, rounded up by enough to cover the rounding of `project`
-    projection_error: float = 0.0  #: how far `project` may be off beyond some roundings of the result
-    #: How much `outward` may enlarge the relative rounding of a normal; infinite where it does nothing.
+    projection_error: float = 0.0  #: largest l2 error of `project`, besides a few roundings of the result
+    #: Factor by which `outward` may enlarge the relative rounding of a normal; infinite where it returns `away`.
     normal_rounding: float = math.inf
 
     @final
@@ -43,7 +43,7 @@ class ConvexSet(ABC):
 
     @abstractmethod
     def linear_minimizer(self, g: Floats) -> Floats:
-        """Return a member that minimizes ``<g, w>``; the same one every time.
+        """Return a member that minimizes ``<g, w>``, always the same member.
 
         `InvalidParameterError` if the set is unbounded, whatever `g` holds.
         """
@@ -53,9 +53,9 @@ class ConvexSet(ABC):
         return np.array([self.project(point) for point in points]).reshape(points.shape)
 
     def outward(self, members: Floats, away: Floats) -> Floats:
-        """Return differences ``point - project(point)`` with their direction taken from the member, (n, dim) each.
+        """Return differences `away` = ``point - project(point)`` (n, dim), projected onto the set's normals at members.
 
-        For points just outside that difference is mostly rounding, while the normal of the set is well known.
+        For points just outside, the difference is mostly rounding, while the normal of the set is well known.
         """
         return away
 
@@ -64,10 +64,10 @@ class ConvexSet(ABC):
         return np.array([row @ self.linear_minimizer(row) if row.any() else 0.0 for row in g])
 
     def ridge_minimum(self, g: Floats, weight: float) -> tuple[float, Floats]:
-        """Return a lower bound of ``min <g, u> + weight/2 |u|^2`` over the members, and a member that is nearly there.
+        """Return a lower bound of ``min <g, u> + weight/2 |u|^2`` over the members, and a member near the minimizer.
 
-        The bound holds with rounding; it is the minimum up to that, whatever the accuracy of projections. The weight
-        is positive.
+        The bound holds despite rounding, and equals the minimum up to rounding, whatever the accuracy of projections.
+        The weight is positive.
         """
         u = self.project(-g / weight)
         size = (float(np.linalg.norm(g)) + weight * float(np.linalg.norm(u))) * float(np.linalg.norm(u))

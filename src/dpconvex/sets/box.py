@@ -19,11 +19,11 @@ from dpconvex.sets.base import ConvexSet, check_dim
 class Box(ConvexSet):
     """All vectors between `lower` and `upper`, entry by entry."""
 
-    #: lower, upper: finite, ``lower <= upper``; of shape (dim,), or a scalar for all entries. Kept as tuples.
+    #: Finite bounds ``lower <= upper``, each of shape (dim,), or a scalar for all entries. Stored as tuples.
     lower: ArrayLike
     upper: ArrayLike
     dim: int | None = None  #: length of the vectors; needed if both bounds are scalars
-    normal_rounding = 1.0  # of single entries: differences are exact
+    normal_rounding = 1.0  # normals are single coordinates, in which differences are exact
 
     @quiet
     def __post_init__(self) -> None:
@@ -74,12 +74,12 @@ def _bound(name: str, value: ArrayLike) -> Floats:
 
 def project_onto_simplex(v: Floats, total: float) -> Floats:
     """Return the nearest vector with entries >= 0 and sum `total`, by sorting; O(d log d)."""
-    # Shift and cut do not change the projection, and keep every number within ``d * total`` however large `v` is.
+    # Shifting and cutting change no projection, and keep every number within ``d * total`` however large `v` is.
     v = np.maximum(v - v.max(), -total)
     ordered = np.sort(v)[::-1]
     thresholds = (np.cumsum(ordered) - total) / np.arange(1, len(v) + 1)
     active = np.count_nonzero(ordered > thresholds)  # at least 1: the largest is 0 and its threshold -total
-    # The threshold once more with a pairwise sum, then a rescaling: the sum is `total` up to a few roundings.
+    # The threshold is computed anew with a pairwise sum; after rescaling, the sum is `total` up to a few roundings.
     threshold = (ordered[:active].sum() - total) / active
     out = np.maximum(v - threshold, 0.0)
     return out * (total / out.sum())

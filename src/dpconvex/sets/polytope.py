@@ -14,29 +14,29 @@ from dpconvex._types import Floats, quiet, set_fields
 from dpconvex.errors import InvalidParameterError
 from dpconvex.sets.base import ConvexSet
 
-_MOST_CORNERS = 20_000  # choices of dim inequalities, at most: the vertices are among their solutions
+_MOST_CORNERS = 20_000  # most choices of dim inequalities; the vertices are among the solutions of these choices
 _INDEPENDENT = 1e-3  #: Smallest singular value of independent normals: rounding is magnified by at most its inverse.
-_TIGHT = 1e-15  # of the size: a constraint violated by less holds
-_ROUNDS = 4  # far points are projected again: each time rounding falls by the factor 1e-12 or more
+_TIGHT = 1e-15  # a constraint counts as satisfied if it is violated by less than this share of the size
+_ROUNDS = 4  # number of times that far points are projected; each time divides the rounding error by 1e12 or more
 
 
 @final
 @dataclass(frozen=True)
 class Polytope(ConvexSet):
-    r"""All w with ``normals @ w <= bounds``; bounded, with interior points.
+    r"""All w with ``normals @ w <= bounds``; the set must be bounded and have interior points.
 
     Projections are found by a dual active-set method (Goldfarb and Idnani 1983): constraints enter one by one, most
-    violated first, and leave when their multiplier would turn negative; finitely many steps, and the point is that of
-    its final active set, solved afresh. Certificate: it solves the optimality conditions for bounds that differ by
-    rounding, and bounds that differ by e move a projection by at most 1000 e (see `normals`).
+    violated first, and leave when their multiplier would turn negative. This takes finitely many steps; the point is
+    then solved afresh from the final active set. Certificate: it solves the optimality conditions for bounds that
+    differ by rounding, and bounds that differ by e move a projection by at most 1000 e (see `normals`).
 
-    For few inequalities and dimensions: all vertices are computed, at most 20 000 choices of dim inequalities.
+    It is for few inequalities and dimensions, as all vertices are computed: at most 20 000 choices of dim inequalities.
     """
 
-    #: Shape (m, dim). Rows of any length but 0. Any dim of them, scaled to length 1, must be dependent or have a
-    #: smallest singular value of at least 0.001. Kept as a tuple of rows.
+    #: Matrix (m, dim) with rows of any length but 0. Any `dim` rows, scaled to length 1, must be linearly dependent or
+    #: have a smallest singular value of at least 0.001. Stored as a tuple of rows.
     normals: ArrayLike
-    bounds: ArrayLike  #: (m,): kept as a tuple
+    bounds: ArrayLike  #: right-hand sides of the inequalities, (m,), stored as a tuple
 
     def __post_init__(self) -> None:
         normals, bounds = np.asarray(self.normals, dtype=np.float64), np.asarray(self.bounds, dtype=np.float64)
@@ -54,7 +54,7 @@ class Polytope(ConvexSet):
 
     @property
     def projection_error(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """A thousand roundings: see `normals`."""
+        """A thousand roundings, because of the smallest singular value (see `normals`)."""
         return 1e-12 * self.radius
 
     def _holds(self, w: Floats, tolerance: float) -> Any:
@@ -87,7 +87,7 @@ class Polytope(ConvexSet):
 
     @cached_property
     def _scaled(self) -> tuple[Floats, Floats]:
-        """Normals of length 1 and their bounds."""
+        """Normals scaled to length 1, and their bounds."""
         normals, bounds = np.array(self.normals, dtype=np.float64), np.array(self.bounds, dtype=np.float64)
         lengths = np.linalg.norm(normals, axis=1)
         return normals / lengths[:, None], bounds / lengths
@@ -116,7 +116,7 @@ class Polytope(ConvexSet):
         return corners
 
     def _once(self, points: Floats) -> Floats:
-        """One pass of the active-set method on all points in step; each has its own active set."""
+        """Run the active-set method once on all points side by side; each point has its own active set."""
         normals, bounds = self._scaled
         m = len(bounds)
         x, multipliers, active = points.copy(), np.zeros((len(points), m)), np.zeros((len(points), m), dtype=bool)
@@ -154,7 +154,7 @@ class Polytope(ConvexSet):
         changed = np.flatnonzero(active.any(1))
         x[changed] = points[changed]
         inverse = np.linalg.pinv(normals * active[changed][:, :, None])
-        for _ in range(2):  # the second time from nearby: what is left rounds by the size of the set
+        for _ in range(2):  # the second time starts nearby, so rounding is of the size of the set
             excess = np.where(active[changed], x[changed] @ normals.T - bounds, 0.0)
             x[changed] -= np.einsum("kdm,km->kd", inverse, excess)
         return x

@@ -1,4 +1,4 @@
-"""Parts of sets: of a ball or of any set near a member, and second-order cones cut off by a ball."""
+"""Parts of sets: the part of a ball, or of any set, that is near a member; second-order cones cut off by a ball."""
 
 import math
 import sys
@@ -14,8 +14,8 @@ from dpconvex._types import Floats, quiet, set_fields
 from dpconvex.errors import InvalidParameterError
 from dpconvex.sets.base import ConvexSet, check_dim
 
-_NORM_ROUNDING = 4e-15  # relative to the outer radius
-_LARGEST = sys.float_info.max / 2
+_NORM_ROUNDING = 4e-15  # rounding of a norm, relative to the outer radius
+_LARGEST = sys.float_info.max / 2  # largest norm of a projection onto cones, so that it does not overflow
 
 
 @final
@@ -23,10 +23,10 @@ _LARGEST = sys.float_info.max / 2
 class BallSection(ConvexSet):
     """All ``|w| <= outer`` with ``|w - center| <= inner``."""
 
-    #: outer, inner: positive radii.
+    #: Positive radii of the two balls.
     outer: float
     inner: float
-    center: ArrayLike  #: Shape (dim,). Of the second ball; a member of the first. Kept as a tuple.
+    center: ArrayLike  #: Center (dim,) of the inner ball, a member of the outer ball. Stored as a tuple.
 
     def __post_init__(self) -> None:
         _validate.positive(self, "outer", "inner")
@@ -52,13 +52,13 @@ class BallSection(ConvexSet):
 
     @quiet
     def project(self, w: Floats) -> Floats:
-        """Return `w`, or its projection onto one ball if the other holds that, or the nearest point of the rim."""
+        """Return `w`, or its projection onto one ball if the other ball holds it, or the nearest point of the rim."""
         w = self._finite("w", w)
         w = w / max(1.0, np.abs(w).max() / 1e100)
         return self._pick(w, _onto(w, self.outer), self._center + _onto(w - self._center, self.inner), w)
 
     def linear_minimizer(self, g: Floats) -> Floats:
-        """Return the extreme point of one ball if the other holds it, else one of the rim; the center for ``g = 0``."""
+        """Return a ball's extreme point if the other ball holds it, else one on the rim; the center for ``g = 0``."""
         g = self._finite("g", g)
         if not np.any(g):
             return self._center.copy()
@@ -69,8 +69,8 @@ class BallSection(ConvexSet):
     def _pick(self, inside: Floats | None, on_outer: Floats, on_inner: Floats, direction: Floats) -> Floats:
         """Return the first candidate that is a member; the point of the rim towards `direction` if none is.
 
-        A candidate is only tested for the constraint that it was not made for: its distance from the center of a small
-        ball is off by the rounding of the whole vector, which would refuse every point of that sphere.
+        A candidate on one ball's sphere is only tested for the other ball: its distance from the center of a small ball
+        is off by the rounding of the whole vector, so a test would refuse points of that sphere.
         """
         slack = _NORM_ROUNDING * self.outer
         if inside is not None and _norm(inside) <= self.outer + slack and self._near(inside, slack):
@@ -95,10 +95,10 @@ class BallSection(ConvexSet):
 
     @cached_property
     def _rim(self) -> tuple[float, float, float]:
-        """Where the two spheres meet: 1 and the height above the center, or 0 and that above the origin; the width.
+        """Where the two spheres meet: whether the inner ball is the smaller one, height and radius of the rim.
 
-        From the middle of the smaller ball, whose radius then sets the error: differences of squares of the larger one
-        would bury it.
+        The height is measured from the smaller ball's center, so that its radius sets the error: differences of squares
+        of the larger radius would bury it.
         """
         R, r, c = self.outer, self.inner, max(_norm(self._center), 1e-300)
         small = min(R, r)
@@ -119,15 +119,15 @@ def _norm(w: Floats) -> float:
 @final
 @dataclass(frozen=True)
 class Section(ConvexSet):
-    """The members of any bounded set within a distance of one of them (Lowy 2026, Lemma 2.8).
+    """The members of any bounded set within a distance of one member (Lowy 2026, Lemma 2.8).
 
-    Its projections and linear minimizers are projections of the whole set at a point on a segment, or a ray, from the
-    center; bisection ends where floats do, at the end inside the ball, so results are members.
+    Its projections and linear minimizers are projections, onto the whole set, of a point on a segment or ray from the
+    center. Bisection runs to float precision and takes the end inside the ball, so results are members.
     """
 
-    whole: ConvexSet
-    inner: float  #: positive: the distance
-    center: ArrayLike  #: Shape (dim,). A member of the whole set. Kept as a tuple.
+    whole: ConvexSet  #: the bounded set
+    inner: float  #: the distance, positive
+    center: ArrayLike  #: The member from which distances are measured, (dim,). Stored as a tuple.
 
     def __post_init__(self) -> None:
         _validate.real("inner", self.inner, above=0.0)
@@ -162,7 +162,7 @@ class Section(ConvexSet):
         return self._along(-unit / _norm(unit), self.inner, 1e9 * (self.whole.diameter + self.inner))[0]
 
     def ridge_minimum(self, g: Floats, weight: float) -> tuple[float, Floats]:
-        """By weak duality: with the ball's constraint as a penalty any multiplier gives a bound, no accuracy needed."""
+        """By weak duality: with the ball as a penalty, any multiplier gives a valid bound, however inaccurate it is."""
         u, share = self._nearest(-g / weight)
         if share == 1:
             return self.whole.ridge_minimum(g, weight)
@@ -176,12 +176,12 @@ class Section(ConvexSet):
         return np.array(self.center, dtype=np.float64)
 
     def _nearest(self, w: Floats) -> tuple[Floats, float]:
-        """Return the projection, and the share of the way from the center to `w` at which the whole set's is it."""
+        """Return the projection, and the t in (0, 1] for which it is the whole set's of ``center + t (w - center)``."""
         away = w - self._center
         return self._along(away, min(1.0, self.inner / max(_norm(away), 1e-300)), 1.0)
 
     def _along(self, direction: Floats, low: float, high: float) -> tuple[Floats, float]:
-        """Return the furthest projection of ``center + t direction`` in the ball, t in [low, high], and its t."""
+        """Return the projection of ``center + t direction``, and its t: the largest in [low, high] inside the ball."""
         found = self.whole.project(self._center + high * direction)
         if _norm(found - self._center) <= self.inner:
             return found, high
@@ -202,12 +202,12 @@ class SecondOrderCones(ConvexSet):
     hold that of ``slope |x|_1``, as the sum of `q`.
     """
 
-    #: size, count: entries of one cone's vector, and number of cones; at least 1.
+    #: Number of entries of one cone's vector, and number of cones; both at least 1.
     size: int
     count: int
-    slope: float  #: positive
+    slope: float  #: slope of every cone, positive
     free: int = 0  #: number of unconstrained entries at the end
-    radius: float = math.inf  #: of the ball; infinite: none
+    radius: float = math.inf  #: radius of the ball; infinite: there is no ball
 
     def __post_init__(self) -> None:
         check_dim(self.size)
@@ -229,7 +229,7 @@ class SecondOrderCones(ConvexSet):
         norm = float(np.linalg.norm(unit))
         lengths, q = self._parts(unit)
         size = norm if math.isinf(self.radius) else self.radius / largest
-        slack = tolerance * size + sys.float_info.min / largest  # the last: numbers below the normal range
+        slack = tolerance * size + sys.float_info.min / largest  # the last term is for subnormal numbers
         outside = (self.slope * lengths - q) / math.hypot(1, self.slope)
         return bool(np.all(outside <= slack) and norm <= (1 + tolerance) * (self.radius / largest))
 
@@ -256,12 +256,12 @@ class SecondOrderCones(ConvexSet):
         return steepest * (self.radius / norm) if norm > 0 else steepest
 
     def _parts(self, w: Floats) -> tuple[Floats, Floats]:
-        """Lengths of the vectors, also where squares vanish, and their bounds, each of shape (count,)."""
+        """Lengths of the vectors, correct even where squares underflow, and their bounds, each of shape (count,)."""
         n = self.size * self.count
         return np.hypot.reduce(w[:n].reshape(self.count, self.size), axis=1), w[n : n + self.count]
 
     def _onto_cones(self, w: Floats) -> Floats:
-        """Project finite entries of moderate size; returns a new array."""
+        """Return the projection onto the cones, as a new array; entries are finite and of moderate size."""
         out, a = w.copy(), self.slope
         lengths, q = self._parts(w)
         n = self.size * self.count

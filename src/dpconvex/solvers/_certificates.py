@@ -16,7 +16,7 @@ from dpconvex.problems.minimax.adversarial import SaddleObjective
 from dpconvex.sets import ConvexSet
 from dpconvex.solvers.base import Accuracy
 
-_UP = 1 + 1e-10
+_UP = 1 + 1e-10  # factor that covers the rounding of a bound
 
 
 def gradient_norm(objective: Objective, w: Floats, g: Floats) -> Accuracy:
@@ -34,7 +34,7 @@ def constrained_gap(objective: Objective, constraint: ConvexSet, w: Floats, g: F
 def saddle_gap(
     objective: SaddleObjective, constraint: ConvexSet, w: Floats, v: Floats, g: Floats, a: Floats
 ) -> Accuracy:
-    """C6: ``J(w) - min J`` is at most the attacks' Frank-Wolfe gap plus C2's; `payoff_gradients` g, a at members."""
+    """C6: ``J(w) - min J`` is at most the attacks' Frank-Wolfe gap plus C2's; g, a: `payoff_gradients` at members."""
     gap = _model_gap(objective.l2, constraint, w, g, 0.0) + max(objective.attack_gap(v, a), 0.0)
     slack = objective.function.rounding(objective.l2, constraint.radius)
     return Accuracy("gap", gap * _UP + slack, "a posteriori", "C6 saddle gap")
@@ -43,7 +43,7 @@ def saddle_gap(
 def _model_gap(mu: float, constraint: ConvexSet, w: Floats, g: Floats, rounding: float) -> float:
     step = w - constraint.project(w - g / mu)
     length = float(np.linalg.norm(step))
-    # Rounding of g moves the model by slack * |step|; rounding of the projection by a relative 1e-14.
+    # Rounding of g moves the model by slack * |step|, rounding of the projection by a relative 1e-14.
     slack = rounding + 1e-14 * float(np.linalg.norm(g))
     return max(float(g @ step) - mu / 2 * length**2 + slack * length, 0.0)
 
@@ -73,7 +73,7 @@ def as_distance(accuracy: Accuracy, strong_convexity: float) -> Accuracy:
 
 @final
 class LowerModel:
-    """C3: ``1/A sum_t a_t [J(w_t) + <g_t, u - w_t> + mu/2 |u - w_t|^2] <= J(u)`` along a method's path, as two sums."""
+    """C3: ``1/A sum_t a_t [J(w_t) + <g_t, u - w_t> + mu/2 |u - w_t|^2] <= J(u)`` for a method's iterates ``w_t``."""
 
     def __init__(self, objective: Objective, constraint: ConvexSet) -> None:
         self._mu, self._constraint, self._objective = objective.strong_convexity, constraint, objective
@@ -96,11 +96,11 @@ class LowerModel:
 
     @property
     def average(self) -> Floats:
-        """Weighted average of the points added, shape (dim,)."""
+        """Weighted average of all points that were added, shape (dim,)."""
         return self._points / self._weight
 
     def gap(self, *, average: bool = False) -> Accuracy:
-        """Return the certified gap of the best point added, or of `average`, by convexity."""
+        """Return the certified gap of the best point that was added; with `average`, of their average (convexity)."""
         slope, mu = self._slope / self._weight, self._mu
         u = self._constraint.project(-slope / mu)
         lower = mu / 2 * float(u @ u) + float(slope @ u) + self._offset / self._weight

@@ -1,8 +1,8 @@
-"""What the one-record-at-a-time methods share: compiled slopes, random records, the order of a fixed generator.
+"""What the one-record-at-a-time methods share: compiled slopes, and random records in the order of a fixed generator.
 
-A slope has the form ``offset_i + amplitude_i s((z - shift_i) / scale)`` with an increasing s between -1 and 1 of three
-shapes, or is bent and clipped between ``offset_i`` minus and plus ``amplitude_i``: one compiled function serves all. A
-loss of another file joins by ``@slope_curve.register``; until then these methods refuse it.
+The slope of record i at a prediction z is ``offset_i + amplitude_i s((z - shift_i) / scale)``, with s increasing from
+-1 to 1 in one of three shapes, or it is bent and clipped to ``offset_i`` plus or minus ``amplitude_i``; one compiled
+function computes all four. Losses of other files register with ``@slope_curve.register``; all others are refused.
 """
 
 from collections.abc import Iterator
@@ -16,18 +16,18 @@ from dpconvex._types import Array, Floats
 from dpconvex.losses.regression import ResidualSplineLoss
 from dpconvex.problems import Records
 
-CLIP, TANH, RATIONAL, BENT = 0, 1, 2, 3
-_TINY = 1e-300  # a scale at which `CLIP` is a step
-_HUGE = 1e150  # an amplitude that no slope reaches
-_SAMPLE = 2**20  # floats of the records drawn at a time (8 MB), at least
+CLIP, TANH, RATIONAL, BENT = 0, 1, 2, 3  # shapes of slopes, see `SlopeCurve`
+_TINY = 1e-300  # scale that turns `CLIP` into a step function
+_HUGE = 1e150  # amplitude that no slope reaches
+_SAMPLE = 2**20  # floats that the records drawn at a time hold (8 MB), or n/16 records if that is more
 
 
 @dataclass(frozen=True, eq=False)
 class SlopeCurve:
     """The slope ``offset + amplitude s((z - shift) / scale)`` of every record.
 
-    Of a saturating spline (`BENT`) it is ``A s`` between ``offset - amplitude`` and ``offset + amplitude``, A the
-    larger size of these, with the bent s of `losses.base.Spline` for ``A = 1``.
+    For a saturating spline (`BENT`) it is ``A s`` between ``offset - amplitude`` and ``offset + amplitude``, where A is
+    the larger magnitude of these two bounds and s the slope of `losses.base.Spline` for ``A = 1``.
     """
 
     shape: int  #: s is ``clip(t, -1, 1)`` (`CLIP`), ``tanh(t)`` (`TANH`) or ``t / sqrt(1 + t^2)`` (`RATIONAL`)
@@ -37,7 +37,7 @@ class SlopeCurve:
 
 @singledispatch
 def slope_curve(loss: losses.LinearModelLoss, y: Floats) -> SlopeCurve | None:
-    """Return the slopes of a loss for the targets `y` (n,), None where nobody has written them in this form."""
+    """Return the slopes of a loss for the targets `y` (n,); None for losses that are not written in this form."""
     return None
 
 
@@ -49,7 +49,7 @@ def _(loss: losses.PiecewiseLinearLoss, y: Floats) -> SlopeCurve:
 
 @slope_curve.register
 def _(loss: losses.LogisticLoss, y: Floats) -> SlopeCurve | None:
-    # A cap is none of the three shapes.
+    # A capped logistic slope has none of the shapes.
     return _curve(TANH, 2.0, -y / 2, 0.5, -loss.offset[0]) if loss.cap == 1 else None
 
 
@@ -90,12 +90,12 @@ def _curve(shape: int, scale: float, *offset_amplitude_shift: Floats | float) ->
 
 
 def needs_slope_curve(loss: losses.LinearModelLoss) -> str | None:
-    """Return the refusal of a method that runs record by record; None where the slope is compiled."""
+    """Return why a method that runs record by record cannot treat a loss; None if the loss has a compiled slope."""
     return "needs a loss with a compiled slope" if slope_curve(loss, np.zeros(1)) is None else None
 
 
 def draws(records: Records, count: int, order: np.random.Generator) -> Iterator[tuple[Array, Floats]]:
-    """Yield `count` records, uniform with replacement, in portions of 8 MB or n/16: numbers (m,), copies (m, dim)."""
+    """Yield `count` records drawn with replacement, in portions of m (`_SAMPLE`): indices (m,) and copies (m, dim)."""
     most = max(1, _SAMPLE // records.dim, records.n // 16)
     for first in range(0, count, most):
         index = order.integers(records.n, size=min(most, count - first))

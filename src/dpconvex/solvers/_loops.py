@@ -10,7 +10,7 @@ from dpconvex.losses.base import KNEE, Q
 from dpconvex.solvers._components import BENT, CLIP, TANH
 
 _reordered = njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-"""For loops whose sums may be added in another order: no proof rests on it, or rounding is charged for any order."""
+"""Decorator of loops whose sums may be reordered: no proof rests on the order, or rounding is charged for any order."""
 
 
 @njit(cache=True)
@@ -39,7 +39,7 @@ def ascend(
     slopes: Floats, lo: Floats, hi: Floats, curvature: Floats,
     step: float, order: Array, count: int, size: int, slope: float, v: Floats, w: Floats,
 ) -> None:  # fmt: skip
-    """Maximize the dual over each slope in turn; ``z = <w, x>``, ``v -= step * change * x``, w its projection."""
+    """Maximize the dual over each slope in turn; ``z = <w, x>``, ``v -= step * change * x``, w projects v."""
     p = features.shape[1]
     if count == 0:
         v = w
@@ -71,13 +71,13 @@ def ascend(
 
 @njit(cache=True)
 def difference(x: float, anchor: float, offset: float) -> float:
-    """Return ``x - (anchor + offset)``, near to the last place: compiled without the license to reorder."""
+    """Return ``x - (anchor + offset)``, accurate to about the last place, as compilation may not reorder it."""
     return (x - anchor) - offset
 
 
 @njit(cache=True, nogil=True)
 def unit_vectors(X: Floats, anchor: Floats, offset: Floats, coincident_square: float, out: Floats) -> None:
-    """Write the unit vector towards each row to `out`, 0 for points that coincide: each a function of its row alone."""
+    """Write the unit vector towards each row to `out`, 0 for coinciding points; each depends on its row alone."""
     for i in range(len(X)):
         square = 0.0
         for j in range(len(anchor)):
@@ -92,7 +92,7 @@ def unit_vectors(X: Floats, anchor: Floats, offset: Floats, coincident_square: f
 def sums(
     X: Floats, anchor: Floats, offset: Floats, portion: int, coincident_square: float, direction: Floats
 ) -> tuple[float, float, int, int, float]:
-    """Add the unit vectors to `direction`; return the other sums of `UnitVectorSums`, the nearest squared."""
+    """Add the unit vectors to `direction`; return the other fields of `UnitVectorSums`, the last one squared."""
     n, d = X.shape
     row, part = np.empty(d), np.empty(d)
     distance, weight, coincident, nearest, least = 0.0, 0.0, 0, -1, np.inf
@@ -129,7 +129,7 @@ def walk(
 ) -> Floats:  # fmt: skip
     """Take one step of length `step` towards each visited row; return the mean of the iterates ``first, ..., T``.
 
-    (-1: ``0, ..., T - 1``.) They are relative to the center; z is the first one, and overwritten by the last.
+    (If it is -1: ``0, ..., T - 1``.) Iterates are relative to the center; z holds the first one, finally the last one.
     """
     d, steps = len(z), len(visits)
     row, kept, count = np.empty(d), np.zeros(d), 0
@@ -180,7 +180,7 @@ def subgradient_steps(
     rows: Floats, index: Array, curves: Floats, shape: int, scale: float,
     linear: Floats, w: Floats, mean: Floats, dual: Floats, t: float, mu: float, radius: float,
 ) -> float:  # fmt: skip
-    """Algorithm 3 over `rows`; `t` counts the steps of all calls."""
+    """Run Algorithm 3 (`StochasticSubgradient`) over `rows`; `t` counts the steps of all calls."""
     for k in range(len(rows)):
         a, i = rows[k], index[k]
         prediction = 0.0
@@ -207,9 +207,9 @@ def katyusha_steps(
     mean: Floats, snapshot: Floats, x: Floats, y: Floats, z: Floats, average: Floats,
     weight: float, pull: float, gamma: float, beta: float, mu: float,
 ) -> float:  # fmt: skip
-    """Algorithm 5's inner loop over `rows`; `mean` is the gradient of the loss at `snapshot`, linear term included.
+    """Run the inner loop of `Katyusha` over `rows`; `mean` is the gradient of loss and linear term at `snapshot`.
 
-    The j-th y has weight ``(1 + gamma mu)^j`` in `average`; `weight` is the sum of weights so far over the last one.
+    The j-th y has weight ``(1 + gamma mu)^j`` in `average`; `weight` is the sum of all weights so far over the last.
     """
     shrink, shorten = 1 / (1 + gamma * mu), 1 / (3 * beta + mu)
     for i in range(len(rows)):
@@ -233,7 +233,7 @@ def one_pass(
     rows: Floats, curves: Floats, shape: int, scale: float,
     start: Floats, step: float, radius: float, moved: Floats, total: Floats,
 ) -> None:  # fmt: skip
-    """Take one projected step a row; ``moved`` is the iterate less ``start``, ``total`` their sum before the steps."""
+    """Take one projected step per row; `moved` is the iterate less `start`, `total` sums `moved` before each step."""
     d = len(start)
     for i in range(len(rows)):
         prediction = 0.0

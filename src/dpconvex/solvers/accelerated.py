@@ -1,5 +1,5 @@
-"""First-order methods with step counts that suffice for every data set: the projected accelerated gradient method, of
-smoothed losses too, and extragradient for saddle objectives.
+"""First-order methods with step counts that suffice for every data set: projected accelerated gradient, the same for
+smoothed losses, and extragradient for saddle objectives.
 """
 
 import math
@@ -18,7 +18,7 @@ from dpconvex.sets import ConvexSet, L2Ball
 from dpconvex.solvers import _certificates as certificates
 from dpconvex.solvers.base import Accuracy, Solver, SolverResult, Start
 
-_SHARE = 0.25  # of the radius, for the solver of a smoothed loss; the rest is the cost of smoothing
+_SHARE = 0.25  # share of the radius left to the solver of a smoothed loss; smoothing takes the rest
 
 
 @final
@@ -48,13 +48,13 @@ class AcceleratedGradient(Solver):
     def steps_for(smoothness: float, strong_convexity: float, initial_gap: float, radius: float) -> int:
         """Return how many steps bring the point within `radius` of the minimizer, for every data set.
 
-        The constants are those of the whole objective, the gap bounds ``J(start) - min J``.
+        The constants are those of the whole objective; `initial_gap` bounds ``J(start) - min J``.
         ``J(y_T) - J* <= (1 - kappa^-1/2)^T (gap + mu/2 |start - w*|^2) <= (1 - kappa^-1/2)^T 2 gap``, and
         ``J(y_T) - J* <= mu/2 radius^2`` suffices.
         """
         if smoothness <= strong_convexity or initial_gap <= 0:
             return 1
-        ratio = math.log(4 * initial_gap / strong_convexity) - 2 * math.log(radius)  # a tiny radius squared vanishes
+        ratio = math.log(4 * initial_gap / strong_convexity) - 2 * math.log(radius)  # a tiny radius squared underflows
         return max(1, math.ceil(ratio / -math.log1p(-math.sqrt(strong_convexity / smoothness)) * (1 + 1e-12)))
 
     def _solve(self, objective: Objective, radius: float, constraint: ConvexSet, start: Start) -> SolverResult:
@@ -81,7 +81,7 @@ class AcceleratedGradient(Solver):
 
 
 def _begin(objective: Objective, constraint: ConvexSet, start: Floats | None) -> tuple[Floats, float, int]:
-    """Return the better of `start` and 0, a bound on its gap, no larger than what always holds, and gradient calls."""
+    """Return the better of `start` and 0, a bound on its gap (at most the bound for 0), and the gradient calls."""
     zero = constraint.project(np.zeros(objective.dim))
     gap = certificates.constrained_gap(objective, constraint, zero, objective.gradient(zero)).bound
     if not zero.any():
@@ -111,7 +111,7 @@ class SmoothedAcceleratedGradient(Solver):
 
     @staticmethod
     def width_for(slope_bound: float, strong_convexity: float, radius: float) -> float:
-        """Return the width of smoothing for that radius."""
+        """Return the width at which smoothing moves the minimizer by at most 3/4 of the radius."""
         return strong_convexity * ((1 - _SHARE) * radius / slope_bound) ** 2 * (1 - 1e-11)
 
     def _solve(self, objective: Objective, radius: float, constraint: ConvexSet, start: Start) -> SolverResult:
@@ -129,7 +129,7 @@ class SmoothedAcceleratedGradient(Solver):
 @final
 @dataclass(frozen=True)
 class ExtraGradient(Solver):
-    r"""Parameters w and attacks v in turn to where both will be: ``z' = P(z - F(z)/(2k))``, ``z = P(z - F(z')/(2k))``.
+    r"""Extragradient: parameters and attacks z = (w, v) move by ``z' = P(z - F(z)/(2k))``, ``z = P(z - F(z')/(2k))``.
 
     F is the saddle operator with a small ridge on the attacks (`saddle_constants`), in whose norm it has
     monotonicity 1 and Lipschitz constant k. Stops when the saddle gap of the *original* objective certifies the
@@ -164,7 +164,7 @@ class ExtraGradient(Solver):
         for step in range(limit + 1):
             g, a = objective.payoff_gradients(w, v)
             calls += 1
-            if step in (check, limit):  # certificates cost little, but not nothing
+            if step in (check, limit):  # a certificate at every step would cost too much
                 check = step + 1 + step // 20
                 new = certificates.as_distance(certificates.saddle_gap(objective, constraint, w, v, g, a), mu)
                 if new.bound < accuracy.bound:

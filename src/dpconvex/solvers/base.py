@@ -21,10 +21,10 @@ class Accuracy:
     """A proven bound on the error of a point."""
 
     kind: Literal["distance", "gap"]  #: l2 distance to the minimizer, or value minus minimum
-    #: The bound, rounded up. It depends on the data: not for release. Noise is calibrated to the radius that was asked
-    #: for, never to this.
+    #: The bound, rounded up. It depends on the data, so it must not be released. Noise is calibrated to the radius that
+    #: was asked for, never to this bound.
     bound: float
-    #: Computed at the point, or a step count that suffices for every data set.
+    #: What proves the bound: numbers computed at the point, or a step count that suffices for every data set.
     basis: Literal["a posteriori", "a priori"]
     lemma: str  #: the certificate or theorem that proves it
 
@@ -34,22 +34,22 @@ class Accuracy:
 class SolverResult:
     """The outcome of a solver."""
 
-    point: Floats  #: (dim,): member of the constraint
-    accuracy: Accuracy  #: True in every case; at most the radius asked for if and only if `status` is ``CERTIFIED``
+    point: Floats  #: the point found, a member of the constraint; shape (dim,)
+    accuracy: Accuracy  #: A valid bound in every case, at most the requested radius if and only if ``CERTIFIED``
     #: ``STEP_LIMIT`` and ``STALLED`` (rounding stops all progress) are failures; raising is the caller's choice.
     status: Status
-    steps: int  #: Iterations. They depend on the data: not for release.
-    gradient_calls: int  #: Full passes over the data. They depend on the data: not for release.
+    steps: int  #: Number of iterations. It depends on the data, so it must not be released.
+    gradient_calls: int  #: Number of full passes over the data. It must not be released either.
 
 
-Start = Floats | None  #: Where a solver begins, (dim,); None: at 0, or nothing is known.
+Start = Floats | None  #: Point at which a solver begins, (dim,); None: it begins at 0
 
 
 class Solver(ABC):
     """A deterministic method with its settings; `solve` never raises because of what the data hold.
 
-    `max_steps` bounds the steps. Where it may be None, that means as many as `steps_for` says: success is then
-    guaranteed, and a smaller number may fail.
+    `max_steps` bounds the number of steps. Where it may be None, the bound is the number that `steps_for` returns: then
+    success is guaranteed, while a smaller number may fail.
     """
 
     treats_tilt: ClassVar[bool] = False  #: whether the method works for objectives other than the average of the losses
@@ -62,9 +62,9 @@ class Solver(ABC):
     ) -> SolverResult:
         """Look for a point within `radius` of the minimizer, and prove that it is.
 
-        The `radius` is an l2 distance to the minimizer over the constraint (None: the whole space), and the status
-        ``CERTIFIED`` if and only if that is proven. It begins at `start` (dim,), at 0 if None. `InvalidParameterError`
-        if ``l2 = 0``, the radius is not positive, or the solver cannot treat such a problem (public facts).
+        The `radius` is an l2 distance to the minimizer over the constraint (None: the whole space); the status is
+        ``CERTIFIED`` if and only if that is proven. The solver begins at `start` (dim,), or at 0. It raises
+        `InvalidParameterError` if ``l2 = 0``, `radius` is not positive, or it cannot treat this problem (public facts).
         """
         constraint = WholeSpace() if constraint is None else constraint
         _validate.real("radius", radius, above=0.0)
@@ -82,14 +82,14 @@ class Solver(ABC):
 
     @final
     def unfit(self, *, tilted: bool, weighted: bool) -> str | None:
-        """Return why such an aggregation of losses cannot be treated; None if it can."""
+        """Return why the solver cannot treat tilted or weighted losses, if they are so; None if it can."""
         if weighted and not self.treats_weights:
             return "needs records of equal weight"
         return "needs an average of losses, not a tilted one" if tilted and not self.treats_tilt else None
 
     @property
     def last(self) -> "Solver":
-        """The solver that has the last word."""
+        """The solver that runs last: here this one."""
         return self
 
     @abstractmethod
@@ -106,5 +106,5 @@ class Solver(ABC):
 
 
 def needs_whole_space(constraint: ConvexSet) -> str | None:
-    """Return the refusal of a solver without constraints; None for the whole space."""
+    """Return why a solver without constraints cannot treat this one; None for the whole space."""
     return None if isinstance(constraint, WholeSpace) else "must be able to project: it solves without constraints"

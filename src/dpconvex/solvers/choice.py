@@ -28,13 +28,13 @@ class Guaranteed(Solver):
     So an unlucky data set costs time, never accuracy, and nothing about the release depends on which one finished.
 
     In an l2 ball that `fast` cannot treat, it runs without the constraint: where the ball of its certified radius lies
-    within the constraint, the free minimizer is the constrained one. Objectives that end at the constraint refuse that.
+    within the constraint, the free minimizer is the constrained one. This needs an objective defined everywhere.
     """
 
     treats_tilt = True
 
     fast: Solver
-    guaranteed: Solver  #: with a step bound that holds for every data set
+    guaranteed: Solver  #: a solver with a step bound that holds for every data set
     last = forwarded("guaranteed")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @property
@@ -42,7 +42,7 @@ class Guaranteed(Solver):
         return self.fast.only_sums and self.guaranteed.only_sums
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
-        """Problems that both solvers treat, `fast` perhaps without the constraint."""
+        """Accept the problems that both solvers treat, `fast` perhaps without the constraint."""
         free = self._free(loss, constraint, dim)
         return self.fast.refusal(loss, free, dim) or self.guaranteed.refusal(loss, constraint, dim)
 
@@ -57,24 +57,24 @@ class Guaranteed(Solver):
         return SolverResult(second.point, second.accuracy, second.status, steps, calls)
 
     def _free(self, loss: Bounds, constraint: ConvexSet, dim: int) -> ConvexSet:
-        """Return where `fast` looks for the minimizer."""
+        """Return the set in which `fast` looks for the minimizer: the constraint, or the whole space."""
         refused = self.fast.refusal(loss, constraint, dim) is not None
         return WholeSpace() if refused and isinstance(constraint, L2Ball) else constraint
 
 
-_CHOLESKY_DIM = 2000  # a Hessian of 32 MB
+_CHOLESKY_DIM = 2000  # most parameters for Newton's method: the Hessian then takes 32 MB
 
 
 def default_solver(loss: Bounds, constraint: ConvexSet | None = None, dim: int = 1, *, tilted: bool = False) -> Solver:
-    """Return the solver for problems of that loss, constraint and size; guaranteed where one exists.
+    """Return the solver for problems of a loss, constraint and size: a guaranteed solver where there is one.
 
     The `loss` is that of a linear model, or the bounds of another objective (`Objective.bounds`); `dim` counts all
     outputs; `tilted` losses are aggregated by a log-sum-exp instead of an average.
 
-    Smooth loss: Newton, also in an l2 ball (up to 2000 parameters), or L-BFGS, then accelerated gradient; with another
-    constraint the latter alone. Piecewise linear loss: dual coordinate ascent (also over cones), then smoothed
-    accelerated gradient; with another constraint the latter alone; tilted, also in an l2 ball, Newton on the smoothed
-    loss first. Bounds of no linear model: where smooth, L-BFGS, then accelerated gradient; else the subgradient method.
+    Smooth loss: Newton, also in an l2 ball (up to 2000 parameters), or L-BFGS, then accelerated gradient; with other
+    constraints the last alone. Piecewise linear loss: dual coordinate ascent (also over cones), then smoothed
+    accelerated gradient; with other constraints the last alone; if tilted, also in an l2 ball, Newton on the smoothed
+    loss first. No linear model: L-BFGS, then accelerated gradient if smooth, else the subgradient method.
     """
     free = needs_whole_space(WholeSpace() if constraint is None else constraint) is None
     if isinstance(loss, SmoothLoss):

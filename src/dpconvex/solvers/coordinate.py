@@ -32,7 +32,7 @@ class DualCoordinateAscent(Solver):
 
     only_sums = False
 
-    max_steps: int = 20_000  #: passes over the data
+    max_steps: int = 20_000  #: largest number of passes over the data
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         if not isinstance(loss, PiecewiseLinearLoss):
@@ -60,20 +60,20 @@ class DualCoordinateAscent(Solver):
                 epochs, calls = epochs + 1, calls + 1
             v, w, accuracy = _primal(objective, constraint, slopes)
             calls += 2
-            check = max(1, epochs // 10)  # certificates cost a tenth of the time
+            check = max(1, epochs // 10)  # so that certificates take at most a tenth of the time
         status = Status.CERTIFIED if accuracy.bound <= radius else Status.STEP_LIMIT
         return SolverResult(w, accuracy, status, epochs, calls)
 
 
 def _scale(objective: RegularizedRisk) -> Floats | float:
-    """Weights relative to equal ones: ``scale * loss`` is the same maximum over ``scale * [lo, hi]``."""
+    """Return n times each record's weight: ``scale * loss`` is the same maximum over ``scale * [lo, hi]``."""
     if objective.weights is not None:
         return objective.records.n * objective.weights
     return 1.0 if objective.counted is None else objective.records.n / objective.counted[1]
 
 
 def _primal(objective: RegularizedRisk, constraint: ConvexSet, slopes: Floats) -> tuple[Floats, Floats, Accuracy]:
-    """Return the parameters of dual variables before and after projection, and the distance that their gap proves."""
+    """Return the dual variables' parameters before and after projection, and the distance that their gap proves."""
     linear = 0.0 if objective.linear is None else objective.linear
     v = -(linear + objective.table.adjoint(slopes) / objective.records.n) / objective.l2
     w = constraint.project(v)
@@ -87,7 +87,7 @@ def _epoch(
     objective: RegularizedRisk, cones: SecondOrderCones | None, v: Floats, w: Floats, slopes: Floats,
     lo: Floats, hi: Floats, curvature: Floats, order: np.random.Generator,
 ) -> None:  # fmt: skip
-    """One pass over all records; changes `v`, `w` and `slopes` in place."""
+    """Run one pass over all records, which changes `v`, `w` and `slopes` in place."""
     from dpconvex.solvers._loops import ascend  # loads numba
 
     step = 1 / (objective.l2 * objective.records.n)

@@ -1,6 +1,6 @@
-"""Newton's method for moderate dimension: on smooth losses, without a constraint or in a ball, and on smoothed ones.
+"""Newton's method for moderate dimension, on smooth losses (without a constraint or in a ball) and smoothed losses.
 
-For many parameters L-BFGS, with Newton steps by conjugate gradients at its end.
+For many parameters: L-BFGS, which ends with Newton steps by conjugate gradients.
 """
 
 import contextlib
@@ -25,16 +25,16 @@ from dpconvex.solvers import _certificates as certificates
 from dpconvex.solvers.accelerated import SmoothedAcceleratedGradient
 from dpconvex.solvers.base import Accuracy, Solver, SolverResult, Start, needs_whole_space
 
-_SLOW = 0.3  # a step that leaves more than this share of the gradient norm makes the Hessian be renewed
-_HALVINGS = 40  # of a step, at most
-_SKETCH = 2**23  # floats of the subset, at most, unless that is very few records: it is kept in memory
-_BISECTIONS = 100  # for the multiplier of a ball
+_SLOW = 0.3  # the Hessian is renewed after a step that leaves more than this share of the gradient norm
+_HALVINGS = 40  # largest number of times that a step is halved
+_SKETCH = 2**23  # most floats in the subset of records, which is held in memory, unless that is very few records
+_BISECTIONS = 100  # number of bisection steps for the multiplier of a ball constraint
 
 
 @final
 @dataclass(frozen=True)
 class NewtonCholesky(Solver):
-    """Damped Newton steps; on many records the Hessian is that of a subset of them.
+    """Damped Newton steps; with many records, the Hessian is that of a subset of the records.
 
     With n much larger than dim the problem is first solved on about m records, ``m = max(50 dim, n / 16)`` or 64 MB,
     that a public hash of what they hold picks (the order of records does not matter). Its Hessian there is the metric
@@ -48,7 +48,7 @@ class NewtonCholesky(Solver):
 
     treats_tilt = True
 
-    max_steps: int = 60  #: full steps
+    max_steps: int = 60  #: largest number of full steps
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         return needs_whole_space(constraint) if isinstance(loss, SmoothLoss) else "needs a smooth linear-model loss"
@@ -61,7 +61,7 @@ class NewtonCholesky(Solver):
         stride = n // max(50 * dim, min(n // 16, _SKETCH // objective.records.dim))
         sketch = objective.subset(stride) if stride >= 4 else objective
         if stride >= 4 and sketch.records.n > dim:  # a hash decides: equal records go together
-            # Rough: the subset's minimizer is itself off by its sampling error.
+            # A rough solution will do: the subset's minimizer is itself off by a sampling error.
             rough = 1e-4 * float(np.linalg.norm(sketch.gradient(w))) / objective.l2
             w = _descend(sketch, max(radius, rough), 20, w, None).point
             metric = _cholesky(sketch.hessian(w))
@@ -89,7 +89,7 @@ class _Point:
 def _descend(
     objective: LinearModelObjective, radius: float, max_steps: int, start: Floats, metric: Floats | None
 ) -> SolverResult:
-    """Damped steps from `start`; `metric` is the lower Cholesky factor of a Hessian, None to compute it."""
+    """Take damped steps from `start`; `metric` is the lower Cholesky factor of a Hessian (None: it is computed)."""
     point, calls, renewed = _Point(objective, start), 1, False
     accuracy, status, steps = certificates.gradient_norm(objective, point.w, point.g), Status.STEP_LIMIT, 0
     smallest = point.gradient_norm
@@ -113,12 +113,12 @@ def _descend(
 
 
 def _search(objective: LinearModelObjective, point: _Point, step: Floats, smallest: float) -> tuple[_Point | None, int]:
-    """Halve the step until it is accepted; return None if no length is, and the number of trials."""
+    """Halve the step until it is accepted; return the point (None if no length is accepted) and the trials."""
     slope = float(point.g @ step)
     for trial in range(_HALVINGS):
         t = 0.5**trial
         new = _Point(objective, point.w + t * step)
-        if new.gradient_norm <= 0.5 * smallest:  # not of the last point: that could go round in circles
+        if new.gradient_norm <= 0.5 * smallest:  # not the last point's norm: that could cycle
             return new, trial + 1
         noise = objective.value_rounding(point.value, point.w)
         if new.value <= point.value + 1e-4 * t * slope and t * abs(slope) > noise:
@@ -129,7 +129,7 @@ def _search(objective: LinearModelObjective, point: _Point, step: Floats, smalle
 
 
 def _cholesky(hessian: Floats) -> Floats | None:
-    """Lower factor, with a shift of the size of its rounding; None where rounding has spoilt the matrix.
+    """Return the lower Cholesky factor, after a shift of the size of rounding; None where rounding spoils the matrix.
 
     Operands of exact sums are rounded to a grid of the declared bound: where that hides the ridge, steps are shorter.
     """
@@ -145,17 +145,17 @@ def _cholesky(hessian: Floats) -> Floats | None:
 @final
 @dataclass(frozen=True)
 class SmoothedNewton(Solver):
-    r"""Newton's method on ``loss.smoothed(width)`` for widths that fall tenfold, each from the last one's minimizer.
+    r"""Newton's method on ``loss.smoothed(width)`` for widths that fall tenfold, each run from the last minimizer.
 
-    The last width is `SmoothedAcceleratedGradient.width_for`. Its fast companion where dual methods do not apply.
+    The last width is `SmoothedAcceleratedGradient.width_for`. It runs before that solver where no dual method applies.
 
-    Proof of accuracy: C1 for the smoothed loss and the distance that smoothing moves the minimizer. No step count is
-    guaranteed; `Guaranteed` adds that.
+    Proof of accuracy: C1 for the smoothed loss, plus the distance by which smoothing moves the minimizer. No step count
+    is guaranteed; `Guaranteed` adds that.
     """
 
     treats_tilt = True
 
-    max_steps: int = 60  #: at each width
+    max_steps: int = 60  #: largest number of steps at each width
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         if not isinstance(loss, PiecewiseLinearLoss):
@@ -229,7 +229,7 @@ class BallNewton(Solver):
         return SolverResult(w, accuracy, status, steps, calls)
 
     def _in_section(self, risk: Objective, radius: float, section: BallSection, start: Floats | None) -> SolverResult:
-        """Solve in the outer ball: where the inner ball holds all points that near, the minimizer is the same."""
+        """Solve in the outer ball: its minimizer is the section's if all points that near lie in the inner ball."""
         found = self._solve(risk, radius, L2Ball(section.outer), start)
         away = float(np.linalg.norm(found.point - np.asarray(section.center)))
         if (away + found.accuracy.bound) * (1 + 1e-12) <= section.inner:
@@ -242,11 +242,11 @@ def normal_cone(objective: Objective, constraint: ConvexSet, w: Floats, g: Float
     """C5 (docs, Heavy tails): ``|w - w*| <= |g + nu w| / mu``, `g` a subgradient at a member `w` of a ball around 0."""
     norm = float(np.linalg.norm(w))
     residual = g
-    # On the sphere the best nu >= 0. A point that was scaled to it lies on it up to rounding, for which slack is added.
+    # On the sphere the best nu >= 0 is taken. A point scaled to the sphere is off by rounding, so slack is added.
     if norm >= constraint.radius * (1 - 1e-14):
         residual = g + max(0.0, -float(g @ w) / norm**2) * w
     bound = objective.gradient_norm_bound(residual, w) + 1e-14 * float(np.linalg.norm(g))
-    bound = bound / objective.strong_convexity * (1 + 1e-10) + 1e-13 * norm  # from the sphere
+    bound = bound / objective.strong_convexity * (1 + 1e-10) + 1e-13 * norm  # the last: rounding off the sphere
     return Accuracy("distance", bound, "a posteriori", "C5 normal cone")
 
 
@@ -285,15 +285,15 @@ class LBFGS(Solver):
 
     treats_tilt = True
 
-    max_steps: int = 1000  #: of L-BFGS
-    polish: int = 20  #: Newton steps after it, at most
+    max_steps: int = 1000  #: largest number of L-BFGS steps
+    polish: int = 20  #: largest number of Newton steps after L-BFGS
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         return needs_whole_space(constraint) if math.isfinite(loss.curvature_bound) else "needs a smooth loss"
 
     def _solve(self, objective: Objective, radius: float, constraint: ConvexSet, start: Start) -> SolverResult:
         w = np.zeros(objective.dim) if start is None else start
-        # A maximum norm that implies the l2 norm.
+        # L-BFGS-B bounds the gradient's maximum norm; this bound implies the one on its l2 norm.
         tolerance = objective.strong_convexity * radius / np.sqrt(objective.dim) / 2
         options = {"maxiter": self.max_steps, "maxfun": 2 * self.max_steps, "ftol": 0.0, "gtol": tolerance}
         found = minimize(objective.value_and_gradient, w, jac=True, method="L-BFGS-B", options=options)

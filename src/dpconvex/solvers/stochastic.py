@@ -16,7 +16,7 @@ from dpconvex.solvers import _certificates as certificates, _components as compo
 from dpconvex.solvers.base import Accuracy, Solver, SolverResult, Start, needs_whole_space
 from dpconvex.solvers.subgradient import Subgradient
 
-_STAGE = 4096  # least component steps of a stage: certificates must not cost more than steps
+_STAGE = 4096  # smallest number of component steps in a stage, so that certificates do not cost more than steps
 
 
 @final
@@ -42,7 +42,7 @@ class StochasticSubgradient(Solver):
 
     treats_weights, only_sums = False, False
 
-    max_steps: int = 100  #: stages
+    max_steps: int = 100  #: largest number of stages
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         if math.isinf(loss.slope_bound):
@@ -51,7 +51,7 @@ class StochasticSubgradient(Solver):
             return "needs a smooth or piecewise linear loss of a linear model"
         return components.needs_slope_curve(loss) or needs_whole_space(constraint)
 
-    steps_for = staticmethod(Subgradient.steps_for)  #: of component steps, in expectation: a forecast, no guarantee
+    steps_for = staticmethod(Subgradient.steps_for)  #: expected number of component steps: a forecast, no guarantee
 
     def _solve(self, objective: Objective, radius: float, constraint: ConvexSet, start: Start) -> SolverResult:
         from dpconvex.solvers import _loops
@@ -86,7 +86,7 @@ class StochasticSubgradient(Solver):
 
 
 def _certificate(objective: LinearModelObjective, linear: Floats, w: Floats, dual: Floats) -> Accuracy:
-    """Return the distance of the mean `w` that is proven, with the records' mean slopes as dual variables."""
+    """Return a proven distance of the mean `w` to the minimizer; the records' mean slopes are the dual variables."""
     loss, y, mu = objective.loss, objective.labels, objective.l2
     if not isinstance(loss, PiecewiseLinearLoss):
         return certificates.gradient_norm(objective, w, objective.gradient(w))
@@ -95,7 +95,7 @@ def _certificate(objective: LinearModelObjective, linear: Floats, w: Floats, dua
     slopes = np.clip(means, *loss.slope_interval(y))  # rounding
     losses = loss.value(z, y)
     size = loss.slope_bound * objective.records.domain.linf
-    # The dual's own parameters. P(w) - D(slopes) in terms that are at least 0, with no cancellation:
+    # `other`: the parameters of the dual variables. P(w) - D(slopes) is a sum of terms >= 0, with no cancellation:
     other = -(linear + objective.table.adjoint(slopes, size) / objective.records.n) / mu
     gap = float(np.mean(losses - slopes * (z - y))) + mu / 2 * float(np.sum((w - other) ** 2))
     return certificates.as_distance(certificates.duality_gap(objective, w, gap, float(np.mean(losses))), mu)
@@ -120,7 +120,7 @@ class Katyusha(Solver):
 
     treats_weights, only_sums = False, False
 
-    max_steps: int | None = None  #: epochs; None: three times `steps_for`
+    max_steps: int | None = None  #: largest number of epochs; None: three times `steps_for`
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         if not isinstance(loss, SmoothLoss):
@@ -131,9 +131,9 @@ class Katyusha(Solver):
     def steps_for(smoothness: float, strong_convexity: float, n: int, initial_gap: float, radius: float) -> int:
         """Return how many epochs bring the certified distance to `radius` in expectation: a forecast, not a guarantee.
 
-        The constants are the objective's, the gap bounds ``J(start) - min J``. With m = 2n the expected gap falls by
-        ``(1 + sqrt(mu / (3 beta m)))^m`` an epoch, or by 1.5 where ``m mu > 3/4 beta`` (Theorem 2.1, its unstated
-        constant taken as 1), and the certificate fires at a gap of ``(mu radius)^2 / (2 beta)``.
+        The constants are the objective's; `initial_gap` bounds ``J(start) - min J``. With m = 2n an epoch divides the
+        mean gap by ``(1 + sqrt(mu / (3 beta m)))^m``, or by 1.5 where ``m mu > 3/4 beta`` (Theorem 2.1; its unstated
+        constant is taken as 1); the certificate fires at a gap of ``(mu radius)^2 / (2 beta)``.
         """
         m = 2 * n
         wanted = 2 * (math.log(strong_convexity) + math.log(radius)) - math.log(2 * smoothness)  # logs: no overflow

@@ -16,9 +16,9 @@ from dpconvex.sets.box import project_onto_simplex
 from dpconvex.solvers import _certificates as certificates
 from dpconvex.solvers.base import Accuracy, Solver, SolverResult, Start
 
-_PLANES = 150  # planes kept; beyond, the ones that matter least are merged into one
-_ASCENT = 3000  # steps on the weights between two planes; any number keeps the certificate and the step bound
-_SHARE = 0.05  # of the gap, left by the steps on the weights
+_PLANES = 150  # largest number of planes; beyond it, the planes of smallest weight are merged into one
+_ASCENT = 3000  # most ascent steps on the weights per plane; any number keeps the certificate and the step bound
+_SHARE = 0.05  # ascent on the weights stops when it could gain less than this share of the gap
 
 
 @final
@@ -35,7 +35,7 @@ class Subgradient(Solver):
 
     max_steps: int | None = None
     #: The iterate of smallest value, or the average with weights t. One certificate and one step count hold for both;
-    #: the average's step count needs no values, so it is returned as well where values round too coarsely to compare.
+    #: where values round too coarsely to compare iterates, the average is returned, as it needs no values.
     output: Literal["best", "average"] = "best"
 
     def __post_init__(self) -> None:
@@ -50,8 +50,8 @@ class Subgradient(Solver):
     def steps_for(lipschitz: float, strong_convexity: float, radius: float) -> int:
         """Return how many steps bring best iterate and average within `radius` of the minimizer, for every data set.
 
-        L is that of the whole objective on the constraint, ridge and linear term included. Both gaps are at most
-        ``2 L^2 / (mu (T + 1))``; ``mu/2 radius^2`` suffices.
+        L is the Lipschitz constant of the whole objective on the constraint, with ridge and linear term. Both gaps are
+        at most ``2 L^2 / (mu (T + 1))``; ``mu/2 radius^2`` suffices.
         """
         return max(1, math.ceil(4 * (lipschitz / (strong_convexity * radius)) ** 2 * (1 + 1e-12)) - 1)
 
@@ -102,8 +102,8 @@ class CuttingPlane(Solver):
 
     Weights theta of the planes, ``theta >= 0`` with sum 1, give the lower bound
     ``D(theta) = min over the set of mu/2 |u|^2 + <g_theta, u> + h_theta`` whatever their accuracy; the best value seen
-    minus the largest lower bound is the certificate. So many steps as `steps_for` says are seldom affordable; those
-    taken are mostly tens to hundreds.
+    minus the largest lower bound is the certificate. The number of steps from `steps_for` is seldom affordable, but
+    runs mostly end after tens to hundreds of steps.
 
     Oracle interface. At a member w `Objective.value_and_gradient` returns a lower value l and a slope g with
     ``J(u) >= l + <g, u - w> + mu/2 |u - w|^2`` for all members u, and ``J(w) <= l + value_rounding <= l + B``, B being
@@ -157,7 +157,7 @@ class CuttingPlane(Solver):
 
 @dataclass
 class _Planes:
-    """Lower bounds ``<g_j, u> + h_j`` of the objective less ``mu/2 |u|^2``, and weights for them."""
+    """Planes ``<g_j, u> + h_j``, lower bounds of the objective less ``mu/2 |u|^2``, and their weights theta."""
 
     objective: Objective
     constraint: ConvexSet
@@ -188,16 +188,16 @@ class _Planes:
         return Accuracy("gap", max(bound, 0.0) * (1 + 1e-10), "a posteriori", "C3 cutting planes")
 
     def drowned(self, best: float, point: Floats) -> bool:
-        """Whether no more than rounding is left of the gap."""
+        """Whether the gap is no larger than what rounding can cause."""
         return best - self.lower <= self.slack + self.objective.value_rounding(best, point)
 
     def _dual(self, weights: Floats) -> tuple[float, Floats]:
-        """Return ``D(weights)``, or less by rounding, and its minimizer."""
+        """Return ``D(weights)``, rounded down, and the point at which its minimum is attained."""
         least, u = self.constraint.ridge_minimum(weights @ self.slopes, self.objective.strong_convexity)
         return least + float(weights @ self.offsets), u
 
     def _ascend(self, weights: Floats, primal: float) -> Floats:
-        """Improve the weights: the segment to the newest plane first, then accelerated projected ascent."""
+        """Improve the weights: first along the segment to the newest plane, then by accelerated projected ascent."""
         newest = np.eye(1, len(weights), len(weights) - 1)[0]
         value, u = self._dual(weights)
         mu = self.objective.strong_convexity
@@ -227,7 +227,7 @@ class _Planes:
         return x if value > best_value else best
 
     def _merge(self) -> None:
-        """Keep the planes of the largest weights, and the weighted plane in place of the others."""
+        """Keep the planes of the largest weights, and replace the other planes by the weighted sum of all planes."""
         keep = np.argsort(self.weights)[-_PLANES // 2 :]
         slope, offset = self.weights @ self.slopes, self.weights @ self.offsets
         self.slopes = np.vstack([slope, self.slopes[keep]])

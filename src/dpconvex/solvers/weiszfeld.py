@@ -1,7 +1,7 @@
-r"""The geometric median, not private, with a proof of its accuracy: what private medians are measured against.
+r"""The geometric median, not private, with a proof of its accuracy: private medians are compared with it.
 
-Weiszfeld's step with the correction of Vardi and Zhang (2000), Newton's where that is slow and it lowers objective and
-gradient; a nearby point of the data is tried as a candidate (docs, Solvers).
+The method takes Weiszfeld's step with the correction of Vardi and Zhang (2000), or Newton's step where that is slow and
+Newton's lowers objective and gradient; nearby data points are tried as candidates (docs, Solvers).
 
 Certificate
     ``min f >= f(z) (1 - 2 ||gradient||)``, as ``f(z) - min f <= ||gradient|| ||z - z*||`` and ``||z - z*|| <= 2 f(z)``;
@@ -21,44 +21,44 @@ from dpconvex._types import Floats, Status
 from dpconvex.errors import InvalidDataError
 from dpconvex.problems.data import summation
 
-_SAMPLE = 2**15  # rows whose coordinate-wise median is the start, or that are compared at a time
-_MAX_STEPS = 1000
-_SLOW = 0.3  # a step that keeps more of the gradient than this calls for Newton's
-_NEWTON_DIM = 512
-_NEWTON_BLOCK = 2**20  # floats held by a Newton step: 8 MB
+_SAMPLE = 2**15  # number of rows whose coordinate-wise median is the start, or that are compared at a time
+_MAX_STEPS = 1000  # largest number of steps
+_SLOW = 0.3  # Newton's step is tried after a step that leaves more than this share of the gradient
+_NEWTON_DIM = 512  # largest dimension in which Newton's step is tried
+_NEWTON_BLOCK = 2**20  # most floats that a Newton step holds at a time: 8 MB
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class GeometricMedianSolution:
-    """A point, and how far its objective can be from the least. All of it depends on the data: not for release."""
+    """A point, and how far its objective can be from the minimum. All fields depend on the data: never release them."""
 
-    point: Floats  #: shape (d,)
-    value: float  #: mean distance of the points from it
+    point: Floats  #: the point found, shape (d,)
+    value: float  #: mean distance of the data points from `point`
     gap_bound: float  #: proven bound on `value` minus the least value
     #: ``CERTIFIED`` if the bound is at most ``tol * value``; ``STALLED`` where rounding stops all progress.
     status: Status
-    steps: int  #: passes over the points
+    steps: int  #: number of passes over the data points
 
 
 def geometric_median(X: Floats, tol: float = 1e-10) -> GeometricMedianSolution:
     """Minimize the mean distance to the points.
 
-    `X` (n, d) is finite with norms at most 1e150 (`clip_points` sees to both); anything else gives a point without a
-    finite bound, or, unless it is a real matrix with a row and a column, `InvalidDataError`. Distances below 1e-145
-    count as 0. `tol` is the wanted bound on ``value / least value - 1``, in [1e-13, 1).
+    `X` (n, d) is finite with norms at most 1e150 (`clip_points` ensures both); for other numbers the result's bound is
+    not finite. `InvalidDataError` unless X is a real matrix with a row and a column. Distances below 1e-145 count as
+    0. `tol` is the wanted bound on ``value / least value - 1``, in [1e-13, 1).
     """
     _validate.real("tol", tol, at_least=1e-13, below=1.0)
     points = _matrix(X)
     search = _Search(points)
     status = search.run(tol)
     point = search.best.anchor + search.best.offset
-    here = _Position.at(points, point, np.zeros_like(point))  # the float nearest to the best position
+    here = _Position.at(points, point, np.zeros_like(point))  # `point` is the float nearest to the best position
     gap = max(0.0, here.value - max(here.lower, search.best.lower)) + 2 * here.slack * here.value
     gap = gap if math.isfinite(gap) else math.inf
     if gap <= tol * here.value:
         status = Status.CERTIFIED
-    elif status is Status.CERTIFIED:  # the best position was, but no float is as good
+    elif status is Status.CERTIFIED:  # the best position was certified, but no float is as good
         status = Status.STALLED
     return GeometricMedianSolution(point, here.value, gap, status, search.steps + 1)
 
@@ -72,7 +72,7 @@ def _matrix(X: Floats) -> Floats:
 @final
 @dataclass(frozen=True, eq=False)
 class _Position:
-    """A position ``anchor + offset`` with the sums seen from it."""
+    """A position ``anchor + offset``, with the sums of `UnitVectorSums` there."""
 
     anchor: Floats
     offset: Floats
@@ -84,7 +84,7 @@ class _Position:
         return cls(anchor, offset, unit_vector_sums(X, anchor, offset), len(X))
 
     def moved(self, X: Floats, change: Floats) -> "_Position":
-        """Return the position after a move; the anchor becomes the float nearest to it (an exact two-sum)."""
+        """Return the position after a move; its anchor is the nearest float vector (an exact two-sum)."""
         offset = self.offset + change
         anchor = self.anchor + offset
         back = anchor - self.anchor
@@ -100,12 +100,12 @@ class _Position:
 
     @property
     def excess(self) -> float:
-        """Length of the sum of unit vectors, less what the points at the position can balance."""
+        """Length of the sum of unit vectors, less the number of points at the position (at least 0)."""
         return max(0.0, float(np.linalg.norm(self.sums.direction)) - self.sums.coincident)
 
     @property
     def lower(self) -> float:
-        """Proven lower bound on the least value."""
+        """Proven lower bound on the least mean distance."""
         gradient = self.excess / self.n
         gradient += self.slack if gradient > 0 or self.sums.coincident < self.n else 0.0
         return self.value * (1 - self.slack) * max(0.0, 1 - 2 * gradient)
@@ -118,7 +118,7 @@ class _Position:
 
 @final
 class _Search:
-    """The iteration, and the best position so far."""
+    """The iteration, with the best position so far."""
 
     def __init__(self, X: Floats) -> None:
         self._X, self._newton = X, 2 <= X.shape[1] <= _NEWTON_DIM
@@ -147,14 +147,14 @@ class _Search:
         return Status.CERTIFIED
 
     def _newton_from(self, position: _Position, *, slow: bool) -> None:
-        """Go to a position, or by a Newton step from there to a better one."""
+        """Move to a position, or to a better one that a Newton step from there leads to."""
         self.best = position
         self.steps += 1
         if slow and self._newton and position.excess > 0:
             self._try(position.moved(self._X, _newton_step(self._X, position)))
 
     def _try(self, position: _Position) -> None:
-        """Accept a position that is certainly no worse: lower in value, and nearer to the median."""
+        """Accept a position whose value is no higher, and whose `excess` is halved or whose lower bound is better."""
         self.steps += 1
         no_higher = position.value <= self.best.value * (1 + 2 * self.best.slack)
         if no_higher and (position.excess < 0.5 * self.best.excess or position.lower > self.best.lower):
@@ -176,7 +176,7 @@ def _newton_step(X: Floats, at: _Position) -> Floats:
 
 
 UNIT_ROUNDOFF = 2.0**-53
-PORTION = 256  # rows that are summed before they join the total
+PORTION = 256  # number of rows that are summed before their sum is added to the total
 COINCIDENT = 1e-290
 """Squared distances below this count as 0: there squares lose digits, and a "unit" vector could be longer than 1."""
 
@@ -184,18 +184,18 @@ COINCIDENT = 1e-290
 @final
 @dataclass(frozen=True, eq=False)
 class UnitVectorSums:
-    """What one pass collects at a position z."""
+    """Sums that one pass over the data collects at a position z."""
 
     direction: Floats  #: sum of ``(x - z) / ||x - z||`` over the points x that do not coincide with z, shape (d,)
     distance: float  #: sum of ``||x - z||``
     weight: float  #: sum of ``1 / ||x - z||`` over the same points as `direction`
-    coincident: int  #: points at z
-    nearest: int  #: row of the nearest point that does not coincide, -1 if there is none
-    nearest_distance: float  #: its distance, infinity if there is none
+    coincident: int  #: number of points that coincide with z
+    nearest: int  #: row of the nearest point that does not coincide with z, -1 if there is none
+    nearest_distance: float  #: distance of that point, infinity if there is none
 
 
 def unit_vector_sums(X: Floats, anchor: Floats, offset: Floats) -> UnitVectorSums:
-    """Sum over all points X (n, d), seen from ``anchor + offset``: finite, contiguous float64, norms below 1e150."""
+    """Return the sums at ``anchor + offset`` over points X (n, d), contiguous finite float64 of norms below 1e150."""
     from dpconvex.solvers import _loops
 
     direction = np.zeros(X.shape[1])
@@ -204,7 +204,7 @@ def unit_vector_sums(X: Floats, anchor: Floats, offset: Floats) -> UnitVectorSum
 
 
 def direction_parts(X: Floats, anchor: Floats, offset: Floats) -> Floats:
-    """Return the parts (3, d) of `UnitVectorSums.direction` (`summation`), which add up exactly; X as above."""
+    """Return parts (3, d) of `UnitVectorSums.direction` that add up to it exactly (`summation`)."""
     from dpconvex.solvers import _loops
 
     most, out = summation.MOST_ROWS, np.zeros((3, X.shape[1]))
@@ -216,9 +216,9 @@ def direction_parts(X: Floats, anchor: Floats, offset: Floats) -> Floats:
 
 
 def rounding(n: int, dim: int) -> float:
-    """Bound on the relative error of the sum of distances, and on that of the mean unit vector (l2, against 1).
+    """Bound on the relative error of the sum of distances, and on the l2 error of the mean unit vector.
 
-    A sum of m terms in any order errs by at most ``(m - 1) u`` of the sum of magnitudes: 255 within a portion, one a
-    portion beyond. A distance errs by ``(dim + 4) u`` of itself, a unit vector by that and 2 u more.
+    A sum of m terms in any order errs by at most ``(m - 1) u`` of the sum of magnitudes: 255 u within a portion, and u
+    for each further portion. A distance errs by ``(dim + 4) u`` of itself, a unit vector by 2 u more.
     """
     return 2 * UNIT_ROUNDOFF * (PORTION + n / PORTION + dim + 8)

@@ -1,8 +1,8 @@
-"""What a mechanism did to the data: immutable descriptions from which the cost is computed again.
+"""Events: immutable descriptions of a mechanism's use, from which anybody can compute its privacy cost again.
 
 An event never changes its meaning. Each gives ``pure_epsilon`` (an exact rational, or None where no pure guarantee
-holds) and ``delta(epsilon)``, an upper bound on its privacy profile in both directions. A class with a ``kind`` of its
-own is known from its definition on; certificates can name these classes and nothing else.
+holds) and ``delta(epsilon)``, an upper bound on its privacy profile in both directions. A class that defines a ``kind``
+registers itself; certificates can name these classes and nothing else.
 """
 
 import dataclasses
@@ -19,37 +19,37 @@ from dpconvex.privacy.profiles import charge
 
 E = TypeVar("E", bound="Event")
 MOST_NESTED = 6
-"""Events in one another: a search, its runs, a run for a group, its steps on samples, a step; and one to spare."""
+"""Largest depth of nested events: a search, its runs, a run for a group, its steps on samples, a step; one to spare."""
 
 
 @dataclass(frozen=True)
 class Parts:
-    """A composition that is at least as revealing as an event: what the closed-form accountant adds up."""
+    """A composition that reveals at least as much as an event; the closed-form accountant adds such parts up."""
 
-    pure: Fraction  #: epsilon of a pure part, 0 for none
-    mu: float = 0.0  #: sensitivity over standard deviation of a Gaussian part, 0 for none
-    failure: float = 0.0  #: probability that anything at all is revealed
-    rho: float = 0.0  #: of a zero-concentrated (zCDP) part, 0 for none
+    pure: Fraction  #: epsilon of the pure part, 0 for none
+    mu: float = 0.0  #: sensitivity over standard deviation of the Gaussian part, 0 for none
+    failure: float = 0.0  #: probability with which everything may be revealed
+    rho: float = 0.0  #: zCDP cost rho of the zero-concentrated part, 0 for none
 
 
 class Event(ABC):
     """One use of one mechanism. Its `kind` is its name in certificates, which no other class has.
 
-    It is `finest` if no finer price is known than that of the parts or of `second_opinion`: two accountants must agree.
+    An event is `finest` if its price is that of its parts or of `second_opinion`: then two accountants must agree.
     """
 
     kind: ClassVar[str]
-    neighboring: ClassVar[Neighboring | None] = None  #: For which alone its price is proved; None: as its sensitivity
+    neighboring: ClassVar[Neighboring | None] = None  #: The only relation its price holds for; None: its sensitivity's
     finest: ClassVar[bool] = False
     pure_epsilon: Fraction | None = None  #: exact; None if the event has none
-    #: What a search finds of a pure epsilon that is a maximum in closed form, to be compared; None for others
+    #: Where `pure_epsilon` is a maximum in closed form: the maximum that a search finds, for comparison; else None
     searched_epsilon: float | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Enter a class that states a kind; a kind stands for one class only."""
+        """Register a class that states a kind; a kind stands for one class only."""
         super().__init_subclass__(**options)
         kind = cls.__dict__.get("kind")
-        if kind is None:  # a class that only others derive from, or another form of a known event
+        if kind is None:  # an abstract class, or another form of a known event
             return
         known = _KINDS.setdefault(kind, cls)
         if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
@@ -62,28 +62,28 @@ class Event(ABC):
 
     @property
     def parts(self) -> Parts | None:
-        """Pure, Gaussian and failing parts that together dominate the event; None if it has no such form."""
+        """Pure, Gaussian, failing and zCDP parts that together dominate the event; None if it has no such form."""
         return None if self.pure_epsilon is None else Parts(self.pure_epsilon)
 
     @property
     def claimed_sensitivity(self) -> float | None:
-        """The sensitivity that the event's numbers presume, to be compared with the release's; None if it has none.
+        """The sensitivity that the event's numbers presume, to be compared with the release's; None if there is none.
 
-        Here a field of the name `sensitivity`.
+        Unless a class overrides this property, it is the event's field `sensitivity`.
         """
         return getattr(self, "sensitivity", None)
 
     def second_opinion(self, delta: float) -> tuple[str, float] | None:
-        """Another accountant's name and its epsilon for this event alone at `delta`; None where its parts are asked."""
+        """Another accountant's name and its epsilon for this event alone at `delta`; None: its `parts` are priced."""
         return None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain fields, with the kind first; events among them as their fields."""
+        """Plain fields, with the kind first; an event inside this one becomes a dict of its own fields."""
         fields = dataclasses.fields(self)  # pyright: ignore[reportArgumentType]
         return {"kind": self.kind} | {field.name: _plain(getattr(self, field.name)) for field in fields}
 
 
-_KINDS: dict[str, type[Event]] = {}
+_KINDS: dict[str, type[Event]] = {}  #: The registered classes, by kind
 
 
 class PureEvent(Event):
@@ -123,7 +123,7 @@ def event_from_dict(fields: dict[str, Any]) -> Event:
 
 
 def inner_event(name: str, value: Any, kind: type[E]) -> E:
-    """Return an event that another one holds; a mapping of its fields, as certificates have them, becomes one."""
+    """Return an event held by another event; a mapping of its fields, as in certificates, is turned into the event."""
     event = event_from_dict(value) if isinstance(value, dict) else value
     if not isinstance(event, kind):
         raise InvalidParameterError(name, value, f"must be of the class {kind.__name__}")
@@ -137,7 +137,7 @@ def _plain(value: Any) -> Any:
 
 
 def _nested(value: Any) -> int:
-    """Return how many events are in one another, without going much deeper than is allowed."""
+    """Return the depth of nested events, without going much deeper than `MOST_NESTED`."""
     level, deepest = [(value, 0)], 1
     while level and deepest <= MOST_NESTED + 1:
         each, depth = level.pop()

@@ -66,7 +66,7 @@ class BoundedRange(Event):
         return Parts(Fraction(0), self.mu)
 
     def delta(self, epsilon: float) -> float:
-        """The better of two profiles: of the worst mechanism of this pure epsilon, and of the covering Gaussian."""
+        """The smaller of two profiles: of the worst mechanism with this pure epsilon, and of the covering Gaussian."""
         return min(pure_delta(Fraction(self.epsilon), epsilon), gaussian_delta(epsilon, self.mu))
 
 
@@ -74,9 +74,9 @@ class BoundedRange(Event):
 class NormExponentialNoise(PureEvent):
     """Noise of density proportional to ``exp(-||z|| / scale)`` added to a value of the given sensitivity.
 
-    Or of one whose logarithm moves by at most the norm of a shift over the scale. In the l1 norm these are independent
-    Laplace variables, in the l2 norm the "l2 Laplace" mechanism. Pure epsilon is the sensitivity over the scale, in the
-    same norm.
+    Any density will do whose logarithm moves by at most the norm of a shift over the scale. In the l1 norm the noise is
+    independent Laplace variables, in the l2 norm it is the "l2 Laplace" mechanism. The pure epsilon is the sensitivity,
+    in that norm, over the scale.
     """
 
     sensitivity: float
@@ -95,8 +95,8 @@ class NormExponentialNoise(PureEvent):
 class GaussianNoise(Event):
     """Independent normal noise added to a value of the given l2 sensitivity.
 
-    The sensitivity is the one of the stated relation (under replace-one, the distance between two data sets with one
-    record replaced): no further factor 2 is due. Sigma is the standard deviation of every coordinate.
+    The sensitivity is that under the stated relation (under replace-one, the largest change of the value when a record
+    is replaced): no further factor 2 is due. Sigma is the standard deviation of every coordinate.
     """
 
     sensitivity: float
@@ -164,7 +164,7 @@ class BoundedLaplaceNoise(Event):
 
     @property
     def parts(self) -> Parts:
-        """Sensitivity over scale, and the strip; a part in 1e5 more for the grid of the sampler."""
+        """Sensitivity over scale as pure part, the strip's probability as failure; 1e-5 more for the sampler's grid."""
         ratio = Fraction(self.sensitivity) / Fraction(self.scale)
         tail = self.bound / self.scale
         strip = math.exp(float(ratio) - tail) * -math.expm1(-float(ratio)) / (-2 * math.expm1(-tail))
@@ -186,9 +186,9 @@ class VertexDraws(Event):
     depend on the replaced record cost nothing and are not counted. For a pure promise use `PureMechanism`.
     """
 
-    largest: float  #: largest range of one draw, positive
-    draws: int  #: most draws that depend on one record
-    # Most that the squared ranges of the draws that depend on one record sum to; at most `draws largest^2`
+    largest: float  #: largest range (eta) of one draw, positive
+    draws: int  #: largest number of draws that depend on one record
+    # Largest sum of the squared ranges of the draws that depend on one record; at most `draws largest^2`
     square_sum: float
     kind: ClassVar[str] = "vertex_draws"
     claimed_sensitivity = forwarded("largest")  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -200,7 +200,7 @@ class VertexDraws(Event):
 
     @property
     def range_sum(self) -> Fraction:
-        """Most that the ranges can sum to (Cauchy-Schwarz), the pure epsilon of all draws together."""
+        """Largest possible sum of the ranges (by Cauchy-Schwarz): the pure epsilon of all draws together."""
         root = _rounding.widen_up(math.sqrt(_rounding.product_up(self.square_sum, float(self.draws))))
         return min(Fraction(self.largest) * self.draws, Fraction(root))
 
@@ -218,12 +218,12 @@ class VertexDraws(Event):
         return np.minimum(ORDERS * self.rho, self.draws * bounded_range_divergence(self.largest))
 
     def delta(self, epsilon: float) -> float:
-        """The better of two profiles: of the Renyi divergences, and of the worst mechanism of this pure epsilon."""
+        """The smaller of two profiles: by Renyi divergences, and of the worst mechanism with this pure epsilon."""
         return min(renyi_delta(self._divergences, epsilon), pure_delta(self.range_sum, epsilon))
 
 
 TAIL_SLACK = 1e-5
-"""What grid and inflation of the exact samplers may take from a margin, relative to it and to the noise."""
+"""Largest loss of margin to the grid and to the noise inflation of exact samplers, relative to margin and noise."""
 
 
 @dataclass(frozen=True)
@@ -239,15 +239,15 @@ class GuardedGaussianNoise(Event):
     everything" (`parts`).
     """
 
-    score_noise: str  #: "gaussian", "laplace"
-    score_sensitivity: float  #: of the score, absolute
-    score_scale: float  #: standard deviation or Laplace scale
-    margin: float
+    score_noise: str  #: law of the score's noise: "gaussian" or "laplace"
+    score_sensitivity: float  #: largest absolute change of the score between neighbors
+    score_scale: float  #: standard deviation, or Laplace scale, of the score's noise
+    margin: float  #: noise that a bad pair needs to pass the test; a larger margin makes that less likely
     # Probability, over coins apart from data and noise, that the value moves by more than `sensitivity` between a good
-    # pair. It enters additively (joint convexity).
+    # pair. It is added to delta (joint convexity).
     coupling: float
-    sensitivity: float  #: of the value in l2
-    sigma: float  #: standard deviation of each coordinate
+    sensitivity: float  #: l2 sensitivity of the value between a good pair
+    sigma: float  #: standard deviation of the noise in each coordinate of the value
     kind: ClassVar[str] = "guarded_gaussian_noise"
 
     def __post_init__(self) -> None:
@@ -266,7 +266,7 @@ class GuardedGaussianNoise(Event):
 
     @property
     def pure(self) -> Fraction:
-        """Epsilon of a pure test, 0 of a Gaussian one."""
+        """Pure epsilon of the test; 0 if its noise is Gaussian."""
         pure = self.score_noise == "laplace"
         return Fraction(self.score_sensitivity) / Fraction(self.score_scale) if pure else Fraction(0)
 
@@ -279,11 +279,11 @@ class GuardedGaussianNoise(Event):
 
     @property
     def parts(self) -> Parts:
-        """Pure and Gaussian part; the failing one is the larger of the two failures, for they concern other pairs."""
+        """Pure and Gaussian part, and the larger of two failures: bad pairs have one of them, good pairs the other."""
         return Parts(self.pure, self.mu, max(self.failure, self.coupling))
 
     def delta(self, epsilon: float) -> float:
-        """The larger of bad pairs' and good pairs' profiles."""
+        """The larger of the profiles of bad pairs and of good pairs."""
         charge(50)
         pure = _rounding.float_up(self.pure)
         core = mixed_delta(epsilon, pure, self.mu) if pure else gaussian_delta(epsilon, self.mu)

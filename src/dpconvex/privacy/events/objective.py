@@ -12,7 +12,7 @@ k classes: ``r = k - 1, t = 1 - 1/k``). With SC their sum is at most the noise p
 for losses of one output), as for logistic slopes capped at A (``logistic``). These three rules need the full two-sided
 sensitivity ``2 A X_K`` in the noise scale.
 
-Neighbors that add or remove one record (`AddedObjectivePerturbation`; n declared): gradients differ by that of one,
+Neighbors that add or remove one record (`AddedObjectivePerturbation`; n declared): gradients differ by one record's,
 ``A X_K``, and one of the two orders pays the determinant alone. ``free`` then needs ``q tau <= epsilon_1`` only, and
 ``logistic`` and ``saturating`` are formula (1.4a) (docs, Objective perturbation, Added or removed units).
 """
@@ -34,8 +34,8 @@ from dpconvex.privacy.profiles import gaussian_delta
 PURE_RULES = ("determinant", "free", "logistic", "saturating")
 GAUSSIAN_RULES = ("one_sided", "two_sided", "one_sided_sc", "two_sided_sc", "logistic", "softmax")
 USER_RULES = GAUSSIAN_RULES[:4]
-TANGENT_RULES = ("one_sided_sc", "two_sided_sc", "logistic")  #: Curvature costs a concave function of the slope.
-Vertices = tuple[tuple[float, float, float], ...]
+TANGENT_RULES = ("one_sided_sc", "two_sided_sc", "logistic")  #: Rules whose curvature cost is concave in the slope
+Vertices = tuple[tuple[float, float, float], ...]  #: What `_vertices` returns, one tuple for each kind of vertex
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ class PureObjectivePerturbation(PureEvent):
     rule: str  #: which bound on the determinant applies (module docstring)
     # The trace bound `t` for `determinant`, `q` for `free`, `q / c` for `saturating`, the largest slope for `logistic`
     curvature: float
-    rank: int = 1  #: the rank bound `r`, not of `free`
-    bend: float = 1.0  #: the curvature bound `c`, for `saturating`
-    pulls: ClassVar[int] = 2  #: Of how many records, of those by which neighbors differ, slopes tell
+    rank: int = 1  #: the rank bound `r`; `free` does not use it
+    bend: float = 1.0  #: the curvature bound `c`; only `saturating` uses it
+    pulls: ClassVar[int] = 2  #: In how many records neighbors differ: 2 if one is replaced, 1 if it is added or removed
     neighboring: ClassVar[Neighboring | None] = Neighboring.REPLACE_ONE
     kind: ClassVar[str] = "pure_objective_perturbation"
 
@@ -85,11 +85,11 @@ class PureObjectivePerturbation(PureEvent):
 
     @property
     def searched_epsilon(self) -> float | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The maximum of the logistic rule, or the saturating one, over a grid of slopes."""
+        """The maximum of the logistic or the saturating rule over a grid of slopes; None for other rules."""
         if self.rule not in ("logistic", "saturating"):
             return None
         e, cap, r = _rounding.float_up(self.noise_epsilon), self.curvature, self.rank
-        slopes = np.append(np.linspace(0, 1, 2001), max(1 - 1 / cap, 0.0))  # and where a saturating curvature bends
+        slopes = np.append(np.linspace(0, 1, 2001), max(1 - 1 / cap, 0.0))  # last: a saturating curvature's kink
         bends = cap * slopes * (1 - cap * slopes) if self.rule == "logistic" else np.minimum(1.0, cap * (1 - slopes))
         pulls = e * slopes if self.pulls == 1 else e / 2 * (1 + slopes)
         return float(np.max(pulls + r * np.log1p(self.tau * self.bend / r * bends)))
@@ -100,7 +100,7 @@ class PureObjectivePerturbation(PureEvent):
 
 @dataclass(frozen=True)
 class AddedObjectivePerturbation(PureObjectivePerturbation):
-    """The same where neighbors add or remove one record: ``n`` is declared, and `sensitivity` is ``A X_K``."""
+    """`PureObjectivePerturbation` where neighbors add or remove a record; n is declared, `sensitivity` is ``A X_K``."""
 
     pulls: ClassVar[int] = 1
     neighboring: ClassVar[Neighboring | None] = Neighboring.ADD_OR_REMOVE_ONE
@@ -115,7 +115,7 @@ def determinant_cost(trace: float, rank: int, tau: float) -> float:
 def logistic_epsilon(noise: Fraction, tau: float, cap: float = 1.0, rank: int = 1, pulls: int = 2) -> Fraction:
     """Formula (1.4): ``e/2 + max of e a/(2 A) + r log(1 + tau a (1 - a)/r) over slopes a in [0, A]``, rounded up.
 
-    Of one record more, `pulls` = 1, formula (1.4a): the same maximum with ``e a/A``, and no first term.
+    If one record is added (`pulls` = 1), formula (1.4a) is the same maximum with ``e a/A``, and no first term.
     Here `noise` is ``e``, `cap` is A and `rank` is r. The bracket is concave in a, with its maximum at A or at a root.
     """
     if rank > 1:
@@ -136,8 +136,8 @@ def logistic_epsilon(noise: Fraction, tau: float, cap: float = 1.0, rank: int = 
 def saturating_epsilon(noise: Fraction, tau: float, q: float, rank: int = 1, pulls: int = 2) -> Fraction:
     """Theorem 2c: ``e/2 + max of e a/2 + r log(1 + tau min(1, q (1 - a))/r) over slopes a in [0, 1]``, rounded up.
 
-    Of one record more, `pulls` = 1: the same maximum with ``e a``, and no first term. Here `noise` is ``e`` and `rank`
-    is r. The bracket rises up to ``a = 1 - 1/q`` and is concave from there on.
+    If one record is added (`pulls` = 1) it is the same maximum with ``e a``, and no first term. Here `noise` is ``e``
+    and `rank` is r. The bracket rises up to ``a = 1 - 1/q`` and is concave from there on.
     """
     if rank > 1:
         return rank * saturating_epsilon(noise / rank, _rounding.ratio_up(tau, rank), q, pulls=pulls)
@@ -153,7 +153,7 @@ def logistic_line(cap: float, tau: float) -> tuple[float, float]:
     """Values at `cap` and at 0 of the tangent at `cap` of ``a -> log(1 + tau a (1 - a))``, concave; rounded up."""
     top = 0.0 if cap == 1 else determinant_cost(cap * (1 - cap), 1, tau)
     fall = cap * tau * (2 * cap - 1) / (1 + tau * cap * (1 - cap))
-    return top, _rounding.widen_up(top + fall) + _rounding.SLACK * abs(fall)  # they may cancel
+    return top, _rounding.widen_up(top + fall) + _rounding.SLACK * abs(fall)  # top and fall may cancel
 
 
 def tangent_line(rule: str, curvature: float, tau: float, tangent: float = 1.0) -> tuple[float, float]:
@@ -182,15 +182,15 @@ class GaussianObjectivePerturbation(Event):
     """The minimizer under Gaussian ``b``, released with Gaussian output noise that hides the solver's inaccuracy."""
 
     # Largest length of one record's gradient in units where every coordinate of `b` has the same standard deviation:
-    # `A X_2` (for softmax, of slopes `A (p - e_y)`, too).
+    # `A X_2` (also for softmax, whose slopes are `A (p - e_y)`).
     gradient_bound: float
-    sigma: float  #: that standard deviation
+    sigma: float  #: standard deviation of every coordinate of `b` in these units
     rho: float  # twice the certified solver radius over the output noise's standard deviation; 0 for an exact minimizer
     tau: float  #: `X_2^2 / (n l2)`, rounded up
     # Formula (3.1) for margin losses or two-sided losses, (3.2) for losses with condition SC ("_sc"), (3.4) for the
     # logistic loss with a cap, or softmax.
     rule: str
-    # The bound `c`, or `q` for the `_sc` rules, or the largest slope for logistic, or the number of classes for softmax
+    # The bound `c`; `q` for the `_sc` rules; the largest slope for `logistic`; the number of classes for `softmax`
     curvature: float
     neighboring: ClassVar[Neighboring | None] = Neighboring.REPLACE_ONE
     curvature_mu: ClassVar[float] = 0.0
@@ -224,14 +224,14 @@ class GaussianObjectivePerturbation(Event):
 
 @dataclass(frozen=True)
 class CurvedObjectivePerturbation(GaussianObjectivePerturbation):
-    """The same and, at the parameters that it released, a sum over records with Gaussian noise: formula (3.4t).
+    """The minimizer, and a sum over records at the released parameters with Gaussian noise: formula (3.4t).
 
-    *Every* vertex reads the shift of that sum as well, those where slopes do not differ included.
+    *Every* vertex reads the shift of that sum as well, also the vertices at which slopes do not differ.
     """
 
-    #: Largest change of the sum over the standard deviation of its noise
+    #: Largest change of the sum, divided by the standard deviation of its noise
     curvature_mu: float  # pyright: ignore[reportIncompatibleVariableOverride, reportGeneralTypeIssues]
-    #: Where the line of `tangent_line` touches, in units of the largest slope; 1 for rules without
+    #: Where the line of `tangent_line` touches, in units of the largest slope; 1 for rules outside `TANGENT_RULES`
     tangent: float  # pyright: ignore[reportIncompatibleVariableOverride, reportGeneralTypeIssues]
     kind: ClassVar[str] = "gaussian_objective_perturbation_with_curvature"
 
@@ -245,13 +245,13 @@ class CurvedObjectivePerturbation(GaussianObjectivePerturbation):
 
 @dataclass(frozen=True)
 class UserGaussianObjectivePerturbation(GaussianObjectivePerturbation):
-    """The same where one user's records are replaced, at most `rows` distinct ones on either side: Theorem U4.
+    """The minimizer if all records of a user are replaced, at most `rows` distinct records on either side: Theorem U4.
 
     A user's gradient is in a simplex of `rows` vertices and 0 (two sides: in a cross-polytope), which do not depend on
     the minimizer; its Hessian has the trace of a record's, but any rank.
     """
 
-    rows: int  #: most distinct records of a user, *enforced* before weights are made
+    rows: int  #: largest number of distinct records of a user, *enforced* before weights are made
     parameters: int  #: rank of a user's Hessian: the number of all parameters
     kind: ClassVar[str] = "user_gaussian_objective_perturbation"
 
@@ -271,7 +271,7 @@ class UserGaussianObjectivePerturbation(GaussianObjectivePerturbation):
         return (*each, (2 * m, at_zero, 1.0), (1, at_zero, 0.0)) if free else (*each, (1, at_zero, 0.0))
 
 
-@lru_cache(maxsize=256)  # a calibration asks for one place at many deviations
+@lru_cache(maxsize=256)  # a calibration asks for the same vertices at many noise levels
 def _vertices(rule: str, curvature: float, tau: float, epsilon: float, tangent: float) -> Vertices:
     """Multiplicity, remaining epsilon and length (in units of the gradient bound) of every kind of vertex."""
     if rule == "softmax":

@@ -1,4 +1,4 @@
-r"""Events made of others: a whole run, and the best of a secret random number of runs.
+r"""Events made of other events: a whole run, and the best of a secret random number of runs.
 
 The runs of a search (`RepeatedSelection`) are independent draws from one law Q: a candidate drawn uniformly, its fit,
 its noisy score, which is part of the run. The number K of runs is random and secret, with
@@ -30,9 +30,9 @@ from dpconvex.privacy.events.base import Event, Parts, inner_event, pure_delta
 from dpconvex.privacy.profiles import charge, smallest
 
 LAW_SLACK = Fraction(1, 2**50)
-"""Added to epsilon: the weights of the number of runs are floats, each within 2^-53 of the formula, relative to it."""
-MOST_RUNS = 10_000
-Used = tuple[str | None, int, Event]  #: The block of records that is read (None: all), how often, and what it costs.
+"""Added to epsilon: each weight of the number of runs is a float within a relative 2^-53 of the formula."""
+MOST_RUNS = 10_000  #: Largest number of runs that an event may allow
+Used = tuple[str | None, int, Event]  #: Name of the block of records that is read (None: all), number of uses, event.
 
 
 def added_up(uses: Iterable[Used]) -> list[list[tuple[Event, int]]]:
@@ -64,7 +64,7 @@ class WholeRun(Event):
 
     @property
     def pure_epsilon(self) -> Fraction | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Of the dearest block with what touches every record; None if a use has none."""
+        """Largest sum over a block and the uses on all records; None if a use has no pure epsilon."""
         self._charge()
         totals = [[(event.pure_epsilon, times) for event, times in events] for events in self._lists]
         if any(pure is None for events in totals for pure, _ in events):
@@ -73,7 +73,7 @@ class WholeRun(Event):
 
     @property
     def parts(self) -> Parts | None:
-        """Each part of the block in which it is largest; None if a use has no such form."""
+        """Each part from the block in which that part is largest; None if a use has no parts."""
         self._charge()
         known = [[(event.parts, times) for event, times in events] for events in self._lists]
         if any(part is None for parts in known for part, _ in parts):
@@ -93,11 +93,11 @@ class WholeRun(Event):
 class RepeatedSelection(Event):
     """The best of a secret random number of runs; see the module's docstring."""
 
-    # What one run costs, one event for every candidate that it may draw; at least one. The profile of Q is at most the
-    # largest of theirs (joint convexity).
+    # What one run costs: one event for every candidate that it may draw, at least one event. The profile of Q is at
+    # most the largest of their profiles (joint convexity).
     runs: tuple[Event, ...]
-    shape: float  #: above -1, at most 10
-    gamma: float  #: in [0, 1). 0 for pure promises only.
+    shape: float  #: shape of the law of the number of runs, above -1 and at most 10; a larger shape costs more
+    gamma: float  #: in [0, 1); the smaller, the more runs. 0 is for pure promises only.
     most: int  #: largest number of runs, 1 to 10,000
     kind: ClassVar[str] = "repeated_selection"
 
@@ -110,11 +110,11 @@ class RepeatedSelection(Event):
 
     @cached_property
     def weights(self) -> tuple[float, ...]:
-        """Law of the number of runs: weights w_1 ... w_most, each within 2^-53 of the formula."""
+        """Law of the number of runs: weights w_1 ... w_most, each within a relative 2^-53 of the formula."""
         charge(150 * self.most)
         w, found = Fraction(1), [1.0]
         for k in range(2, self.most + 1):
-            # A float's worth of guard digits: exact fractions would grow with k. Their error is far below 2^-53.
+            # Exact fractions would grow with k, so they are rounded, with an error far below 2^-53.
             w = (w * (1 - Fraction(self.gamma)) * (k - 1 + Fraction(self.shape)) / k).limit_denominator(2**400)
             found.append(float(w))
         return tuple(found)
@@ -127,7 +127,7 @@ class RepeatedSelection(Event):
 
     @property
     def pure_epsilon(self) -> Fraction | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """``(2 + shape)`` times that of a run; None if a run has none. A single run costs itself."""
+        """``(2 + shape)`` times a run's pure epsilon, or once if `most` is 1; None if a run has no pure epsilon."""
         each = [run.pure_epsilon for run in self.runs]
         if any(pure is None for pure in each):
             return None
@@ -135,7 +135,7 @@ class RepeatedSelection(Event):
         return largest if self.most == 1 else (2 + Fraction(self.shape)) * largest + LAW_SLACK
 
     def run_delta(self, epsilon: float) -> float:
-        """Profile of one run: the largest of the candidates'."""
+        """Profile of one run: the largest profile of a candidate."""
         return max(run.delta(epsilon) for run in dict.fromkeys(self.runs))
 
     @cached_property
@@ -152,7 +152,7 @@ class RepeatedSelection(Event):
 
     @cached_property
     def charge(self) -> float:
-        """What selection adds to epsilon, ``(1 + shape) e`` and the law's slack, rounded up; 0 for a single run."""
+        """What selection adds to epsilon: ``(1 + shape) e`` plus `LAW_SLACK`, rounded up; 0 if `most` is 1."""
         if self.most == 1:
             return 0.0
         if math.isinf(self.exponent):

@@ -35,7 +35,7 @@ from dpconvex.privacy.profiles import charge, largest_mu
 
 
 def fft_slack(steps: int) -> float:
-    """What is charged to delta for FFTs, not rounded upwards: they err by 1e-13 (2048 steps), 1.7e-11 (a million)."""
+    """Delta charged because FFTs do not round upwards: they err by 1e-13 (2048 steps) to 1.7e-11 (a million steps)."""
     return max(1e-13, 2e-16 * steps)
 
 
@@ -48,7 +48,7 @@ class SampledSteps(Event):
     steps: int  #: T
     step: GuardedGaussianNoise  #: one use on K units, with a Gaussian test
     kind: ClassVar[str] = "sampled_steps"
-    claimed_sensitivity = forwarded("step", "sensitivity")  # of one release  # pyright: ignore[reportIncompatibleMethodOverride]
+    claimed_sensitivity = forwarded("step", "sensitivity")  # of one step  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "step", inner_event("step", self.step, GuardedGaussianNoise))
@@ -66,12 +66,12 @@ class SampledSteps(Event):
         return _rounding.ratio_up(self.batch, self.population)
 
     def delta(self, epsilon: float) -> float:
-        charge(self._work / 40)  # of looking a value up
+        charge(self._work / 40)  # the price of looking a value up
         return _delta(epsilon, self.rate, self.step.mu, self.step.failure, self.steps)
 
     @cached_property
     def _work(self) -> float:
-        """Computing that the composition takes, about; counted when it is first asked for."""
+        """Approximate computing that the composition takes (see `charge`); it is counted on first use."""
         mu, rate = self.step.mu, self.rate
         largest, width = _step_grid(rate, mu)
         spread = self.steps * min(rate**2 * math.expm1(min(mu * mu, 50.0)), largest**2)  # variance of the losses
@@ -87,11 +87,11 @@ class PoissonSteps(Event):
 
     rate: float  #: q, at least `LEAST_RATE` and below 1
     steps: int  #: T, positive, at most `MOST_STEPS`
-    # One release; its sensitivity is the largest length that one unit adds to the sum by taking part
+    # One step; its sensitivity is the largest length that one unit adds to the sum by taking part
     step: GaussianNoise
     kind: ClassVar[str] = "poisson_steps"
     finest: ClassVar[bool] = True
-    claimed_sensitivity = forwarded("step", "sensitivity")  # of one release, to a unit's taking part  # pyright: ignore[reportIncompatibleMethodOverride]
+    claimed_sensitivity = forwarded("step", "sensitivity")  # of one step, to a unit's taking part  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "step", inner_event("step", self.step, GaussianNoise))
@@ -100,19 +100,19 @@ class PoissonSteps(Event):
             raise InvalidParameterError("steps", self.steps, f"must be at most {MOST_STEPS}")
 
     def delta(self, epsilon: float) -> float:
-        charge(self._work / 40)  # of looking a value up
+        charge(self._work / 40)  # the price of looking a value up
         return poisson_delta(epsilon, self.rate, self.step.mu, self.steps)
 
     @cached_property
     def _work(self) -> float:
-        """Computing that the composition takes; counted when it is first asked for."""
+        """Computing that the composition takes (see `charge`); it is counted on first use."""
         largest, width = _poisson_grid(self.rate, self.step.mu, self.steps)
         work = 0.1 * self.steps * 2 * largest / width
         charge(work)
         return work
 
     def second_opinion(self, delta: float) -> tuple[str, float] | None:
-        """Epsilon by ``dp_accounting``'s own distribution of this pair."""
+        """Epsilon by ``dp_accounting``'s own privacy-loss distribution of the pair P*, Q*."""
         if not self.step.mu <= 1.25 * MOST_CONTRIBUTION:
             return None
         from dp_accounting.pld import privacy_loss_distribution
@@ -129,7 +129,7 @@ class PoissonSteps(Event):
 
 @lru_cache(maxsize=4096)  # certificates ask for the same values again
 def poisson_delta(epsilon: float, rate: float, contribution: float, steps: int) -> float:
-    """Return the profile of `PoissonSteps`, rounded up; the contribution of a unit is in standard deviations."""
+    """Return delta of `PoissonSteps` at `epsilon`, rounded up; `contribution` is a unit's, in standard deviations."""
     if not contribution <= 1.25 * MOST_CONTRIBUTION:
         return 1.0
     value = float(_poisson(min(1.0, rate * RATE_SLACK), contribution, steps).get_delta_for_epsilon(epsilon))
@@ -140,16 +140,16 @@ def poisson_delta(epsilon: float, rate: float, contribution: float, steps: int) 
 def largest_contribution(rate: float, steps: int, epsilon: float, delta: float) -> float:
     """Return the largest contribution, in standard deviations, whose `poisson_delta` is at most `delta`.
 
-    To `CLOSE` relative, from below; at most 1.25 times `MOST_CONTRIBUTION`. A delta below what convolutions on a grid
-    can tell from 0 is refused.
+    The result is below the exact value by at most `CLOSE`, relatively, and at most 1.25 times `MOST_CONTRIBUTION`. A
+    delta so small that convolutions on a grid cannot tell it from 0 is refused.
     """
     slack = fft_slack(steps)
     if delta < max(LEAST_DELTA, 10 * slack):
         what = f"must be at least {max(LEAST_DELTA, 10 * slack):.3g} for {steps} sampled steps"
         raise InvalidParameterError("delta", delta, what, "Use all records in every step: rate=1")
-    aim = delta - 2 * slack  # evaluated anew at nearly the same noise, the profile may be larger by rounding
+    aim = delta - 2 * slack  # at nearly the same noise, the profile may be larger by rounding
     mu = largest_mu(epsilon, delta)
-    low = high = math.sqrt(math.asinh(mu**2 / (4 * rate**2 * steps)))  # by the variance of the losses
+    low = high = math.sqrt(math.asinh(mu**2 / (4 * rate**2 * steps)))  # a guess from the variance of the losses
     while poisson_delta(epsilon, rate, low, steps) > aim:
         high, low = low, low * 0.8
     while low == high < MOST_CONTRIBUTION:
@@ -161,19 +161,19 @@ def largest_contribution(rate: float, steps: int, epsilon: float, delta: float) 
     return low
 
 
-RATE_SLACK = 1 + 1e-9  # the sampler's coins are made of floats
-LEAST_DELTA = 1e-11
-CLOSE = 1e-4
+RATE_SLACK = 1 + 1e-9  #: Factor on the sampling rate in prices, as the sampler's coins are made of floats
+LEAST_DELTA = 1e-11  #: Smallest delta that convolutions on a grid can tell from 0
+CLOSE = 1e-4  #: Relative accuracy of `largest_contribution`
 MOST_CONTRIBUTION = 4.0
-"""With less noise than this a unit that takes part is as good as seen; what then protects it is not looked for."""
-LEAST_RATE, MOST_STEPS = 1e-6, 10**6
+"""Contributions above this many standard deviations are not searched: a unit that takes part is as good as seen."""
+LEAST_RATE, MOST_STEPS = 1e-6, 10**6  #: Smallest sampling rate, and largest number of steps, of `PoissonSteps`
 ALL_POINTS = 2**20
-"""Of the grid, for the losses of all steps together: a certificate's numbers must not make its check take minutes."""
+"""Most grid points for the losses of all steps together: no number in a certificate may make its check take minutes."""
 
 
 def _poisson_grid(rate: float, r: float, steps: int) -> tuple[float, float]:
-    """As `_step_grid`: ten points in a deviation of one step's loss, unless all steps together would need too many."""
-    loss = min(r * (r + 9.5), 50.0)  # of a step whose unit surely takes part
+    """As `_step_grid`: ten points in a standard deviation of a step's loss, or fewer where `ALL_POINTS` demands it."""
+    loss = min(r * (r + 9.5), 50.0)  # largest loss of a step in which the unit surely takes part
     largest = math.log1p(rate * math.expm1(loss)) - math.log(1 - rate + rate * math.exp(-loss))
     fine = min(1e-3, rate * math.sqrt(math.sinh(min(r * r, 20.0))) / 10)
     return largest, max(fine, steps * largest / ALL_POINTS)
@@ -185,7 +185,7 @@ def _poisson(rate: float, r: float, steps: int):
 
 
 def poisson_profile(epsilon: np.ndarray, rate: float, r: float) -> np.ndarray:
-    """Return the profile of one step, P* against Q* of the module's docstring, for nonnegative values.
+    """Return the profile of one step, P* against Q* of the module's docstring, at nonnegative epsilons.
 
     The likelihood ratio is ``e^epsilon`` at x with ``k y^2 - (1-q)(e^epsilon - 1) y - k e^epsilon = 0``,
     ``y = e^(r x)``, ``k = q e^(-r^2/2)``.
@@ -199,7 +199,7 @@ def poisson_profile(epsilon: np.ndarray, rate: float, r: float) -> np.ndarray:
         return np.maximum(rate * (first - second) - apart * out, 0.0) + 1e-13 * (rate * first + (1 + apart) * out)
 
 
-@lru_cache(maxsize=4096)  # planning again asks for the same values again
+@lru_cache(maxsize=4096)  # verification plans again and asks for the same values again
 def _delta(epsilon: float, rate: float, mu: float, failure: float, steps: int) -> float:
     value = float(_composed(rate, mu, failure, steps).get_delta_for_epsilon(epsilon))
     return min(1.0, _rounding.sum_up((value, fft_slack(steps))))
@@ -211,12 +211,12 @@ def _composed(rate: float, mu: float, failure: float, steps: int):
 
 
 def _step_grid(rate: float, mu: float) -> tuple[float, float]:
-    """Largest loss of a step on a subset that does not count as infinite, and the step of the grid of losses."""
+    """Largest loss of a step on a subset that does not count as infinite, and the spacing of the grid of losses."""
     return math.log1p(rate * math.expm1(min(mu * mu / 2 + 9 * mu, 50.0))), min(1e-3, mu / 60)
 
 
 def _self_composed(profile: Callable[[np.ndarray], np.ndarray], largest: float, grid: float, steps: int):
-    """Steps of a symmetric profile that is known for nonnegative values, on a pessimistic grid up to `largest`."""
+    """Composition of `steps` equal steps, of a profile given at epsilon >= 0, on a pessimistic grid up to `largest`."""
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
     k = min(math.ceil(largest / grid), MOST_POINTS)
@@ -230,14 +230,14 @@ def _self_composed(profile: Callable[[np.ndarray], np.ndarray], largest: float, 
     return one.self_compose(steps) if steps > 1 else one
 
 
-MOST_POINTS = 2**18  #: Of the grid of losses, on either side of 0; losses beyond count as infinite.
+MOST_POINTS = 2**18  #: Most grid points for losses on either side of 0; losses beyond the grid count as infinite.
 
 
 def step_profile(epsilon: np.ndarray, rate: float, mu: float, failure: float) -> np.ndarray:
-    """Return ``h(epsilon)`` of the module's docstring, for nonnegative values."""
+    """Return ``h(epsilon)`` of the module's docstring, for nonnegative epsilons."""
     inner = epsilon + np.log1p((rate - 1) * np.exp(-epsilon)) - math.log(rate)
     with np.errstate(under="ignore"):
         first = np.exp(log_ndtr(mu / 2 - inner / mu))
         second = np.exp(inner + log_ndtr(-mu / 2 - inner / mu))
-    gaussian = np.maximum(first - second, 0.0) + 1e-13 * first  # against ourselves
+    gaussian = np.maximum(first - second, 0.0) + 1e-13 * first  # charged for rounding
     return rate * (failure + (1 - failure) * gaussian)
