@@ -67,7 +67,7 @@ def rows(frame, chosen: np.ndarray):
     return frame.iloc[chosen] if hasattr(frame, "iloc") else frame.take(chosen)
 
 
-DELTA = 1e-6  # of DP-EBM
+DELTA = 1e-6  #: Delta of DP-EBM; our fits spend none.
 
 
 RATES = {"DP-EBM": (0.01,), "DP-EBM tuned": (0.01, 0.03, 0.1, 0.3), "DP-EBM as shipped": (0.01,)}

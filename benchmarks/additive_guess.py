@@ -35,7 +35,7 @@ from prior import forget
 from tables import REGRESSION_TABLES, TABLES
 
 EPSILONS = {0.1: 0.6, 0.3: 0.7, 1.0: 0.7, 3.0: 0.9}
-"""And the slope cap that fits there."""
+"""The values of epsilon that are measured, each with the slope cap that suits it."""
 KNOTS, TAUS = (2, 3, 4, 8, 16), (0.1, 0.25, 0.6, 1.5)
 SPREADS = (1.0, 0.4, 0.15)
 SPLIT = {"diamonds": 2500, "delays": 15, "spending": 100}

@@ -43,7 +43,7 @@ class Recipe:
     target: str  #: A column, for numbers with its range
     numeric: str  #: Groups of columns with one range, separated by semicolons
     category: str = ""
-    records: int = 4  #: A public guess of what a typical user has
+    records: int = 4  #: A public guess of the number of records of a typical user
 
 
 EXAM_USERS = {

@@ -30,7 +30,7 @@ from tables import REGRESSION_TABLES
 
 EPSILONS = (0.3, 1.0, 3.0)
 NO_PRIVACY = 1e6
-"""Epsilon of the fit that stands for none."""
+"""Epsilon of the fit that stands for a fit without privacy."""
 
 
 @dataclass(frozen=True)

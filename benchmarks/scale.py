@@ -44,11 +44,11 @@ from dpconvex.losses import LogisticLoss  # noqa: E402
 from dpconvex.problems import DataDomain, Records, RegularizedRisk, UserGroups  # noqa: E402
 from dpconvex.problems.data.users import clipped_mean  # noqa: E402
 
-ROWS = 1310  # of a block: about 1 MB
+ROWS = 1310  # rows of a block: about 1 MB
 ROOT = Path(__file__).resolve().parent
 RESULTS, TABLE = ROOT / "results" / "scale.json", ROOT / "results" / "scale.md"
 PICTURE = ROOT.parent / "docs" / "_static" / "benchmarks" / "scale.svg"
-GROUP = 2**17  # rows of a row group of a file
+GROUP = 2**17  # rows in a row group of a Parquet file
 
 
 def slopes_of(z: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -52,8 +52,8 @@ from dpconvex.problems.queries import Marginals
 from dpconvex.randomness import SeededSource
 from whole_tables import shown, variations
 
-LEAST, ROWS = 1000, 15_000  #: Records at least; of a table that has more, so many are drawn
-KNOWN: tuple[int, ...] = (15_992,)  #: Records of another version of a table of `exam_whole.py`
+LEAST, ROWS = 1000, 15_000  #: Least number of records of a table; if it has more than ROWS, ROWS of them are drawn
+KNOWN: tuple[int, ...] = (15_992,)  #: Tables with this number of records are left out: versions of `exam_whole.py`'s
 
 
 def drafted(half: str, most: int) -> Iterator[tuple[str, Schema, pd.DataFrame]]:
@@ -244,7 +244,7 @@ def judge_mending(rows: list[dict], learning: bool, law: str) -> None:
 
 
 START = {"none": (-3.0, -0.1, 0.8, 0.4), "tree": (-4.0, -0.2, 0.65, 0.0)}
-"""Logarithms of relations and scale, the power of the noise of columns, and the logarithm of what chance counts."""
+"""Start of the fits: logarithms of relations and scale, power of the noise of columns, and logarithm of chance."""
 
 
 def fitted(rows: list[dict]) -> dict[str, np.ndarray]:

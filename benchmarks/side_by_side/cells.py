@@ -20,7 +20,7 @@ import numpy as np
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
 SEEDS = tuple(range(10))
-DELTA = 1e-6  # the approximate track; the pure track has 0
+DELTA = 1e-6  # delta of the approximate track; the pure track has 0
 QUICK = {"tables": ("cancer", "spambase", "diamonds"), "epsilons": (0.3, 3.0), "seeds": (0, 1)}
 LARGE = 100_000_000  # entries of X times outputs beyond which settings are compared on one seed instead of three
 

@@ -17,7 +17,7 @@ import numpy as np
 
 ORDER = ("cancer", "spambase", "adult", "fertility", "flights", "fashion", "spending", "diamonds", "delays")
 
-FLOOR = 1e-7  # of an excess
+FLOOR = 1e-7  # an excess counts as at least this much
 
 
 @dataclass(frozen=True)
