@@ -30,14 +30,7 @@ from dpconvex import PrivateLinearRegression
 from dpconvex.algorithms.erm.two_stage import ranges
 from lost_ranges import NAMES
 
-CELLS = (
-    (150, 0.1),
-    (220, 0.1),
-    (300, 0.1),
-    (400, 0.1),
-    (220, 0.3),
-    (400, 0.3),
-)  #: Each: epsilon times units, and epsilon
+CELLS = ((150, 0.1), (220, 0.1), (300, 0.1), (400, 0.1), (220, 0.3), (400, 0.3))  #: Epsilon times units; epsilon
 ALONE = ((30, 0.1), (60, 0.1), (100, 0.1), (60, 0.3), (200, 0.1))
 FROM = (150, 200, 250, 350, 500)
 NEVER, FLOOR = {"LEAST": np.inf, "LEAST_ALONE": np.inf}, 2e-3

@@ -73,14 +73,8 @@ def measured(name: str, seeds: int, most: int = MOST, labels: tuple[str, ...] = 
     return lines
 
 
-PAIRS = (
-    (0.02, 0.2),
-    (0.02, 0.5),
-    (0.04, 0.35),
-    (0.04, 0.5),
-    (0.04, 0.65),
-    (0.08, 0.5),
-)  #: For `ALONE`; first: all columns
+PAIRS = ((0.02, 0.2), (0.02, 0.5), (0.04, 0.35), (0.04, 0.5), (0.04, 0.65), (0.08, 0.5))
+"""Values of `ALONE` that are compared; the first pair holds the values for the octaves of all columns."""
 
 
 def alone(seeds: int) -> list[dict[str, Any]]:
@@ -136,7 +130,8 @@ def parts(seeds: int) -> None:
 
 
 NEVER, ALWAYS = (np.inf, 0.0), (0.0, np.inf)
-RULES = [(0.16, 0.0), *product((0.16, 0.12, 0.08), (300.0, 400.0, 500.0, 700.0))]  #: `LOST`; first: before
+RULES = [(0.16, 0.0), *product((0.16, 0.12, 0.08), (300.0, 400.0, 500.0, 700.0))]
+"""Rules for `LOST`: a largest `octaves_off` and a least n epsilon. The first is the former rule."""
 
 
 def many(half: str, seeds: int, path: Path | None) -> None:
