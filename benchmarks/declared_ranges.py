@@ -79,7 +79,7 @@ FLOOR, WORSE = 2e-3, 1.05
 
 
 def use(setting: dict[str, Any]) -> None:
-    """Let all looks be planned with that."""
+    """Let all looks be planned with the constants of a setting."""
     for name, value in {**TODAY, **setting}.items():
         setattr(ranges, name, value)
 

@@ -82,7 +82,7 @@ LEAST = 0.002  #: An excess counts as at least this share of a constant's: small
 
 
 def use(setting: dict[str, float]) -> None:
-    """Let all plans expect that."""
+    """Let all plans expect what a setting says."""
     chosen = dict(setting)
     own = (chosen.pop("caution"),) * 2 if "caution" in chosen else CAUTION
     registry.CAUTION, registry.OF_NUMBERS = own

@@ -85,7 +85,7 @@ def drafted(half: str, most: int) -> Iterator[tuple[str, Schema, pd.DataFrame]]:
 
 
 def declared(half: str) -> Iterator[tuple[str, Schema, pd.DataFrame]]:
-    """The tables of the corpus, with the ranges that people wrote."""
+    """Yield the tables of the corpus, with the ranges that people wrote."""
     for name in corpus.HALVES[half]:
         table = corpus.load(name)
         if len(table.schema.columns) > 2:
@@ -113,7 +113,7 @@ def cases(names: list[str], half: str, most: int) -> Iterator[tuple[str, Schema,
 def measured(
     tables: Iterator[tuple[str, Schema, pd.DataFrame]], epsilons: list[float], deltas: list[float], file: str
 ) -> list[dict]:
-    """Mean total variation of the four designs, and what columns tell of one another, a row a table and budget."""
+    """Return a row for each table and budget: mean total variation of the four designs, and relations of columns."""
     rows = []
     for name, schema, frame in tables:
         n = len(frame)
@@ -172,7 +172,7 @@ def with_pairs(half: str, values: float = np.inf) -> Iterator[tuple[str, np.ndar
 
 
 def one_noise(half: str, epsilons: list[float], deltas: list[float], seeds: int, values: float) -> list[dict]:
-    """Errors of all pairs with independent noise and with one of all tables, where that is smaller."""
+    """Return errors of all pairs with independent noise, and with one noise of all tables where this is smaller."""
     rows = []
     for name, codes, queries, truth in with_pairs(half, values):
         for delta, epsilon, seed in product(deltas, epsilons, range(seeds)):
@@ -201,7 +201,7 @@ VARIANTS = {"gaussian": ("MISSED", (np.inf, 1.5, 2.0, 2.5, 3.0)), "laplace": ("a
 
 
 def mending(half: str, epsilons: list[float], deltas: list[float], seeds: int) -> list[dict]:
-    """Errors of fits to the same noisy tables of all pairs, a row a table, budget and seed."""
+    """Return a row for each table, budget and seed: errors of fits to the same noisy tables of all pairs."""
     rows, usual, fits = [], latent_classes.MISSED, latent_classes._fits
     for name, codes, queries, truth in with_pairs(half):
         for delta, epsilon, seed in product(deltas, epsilons, range(seeds)):

@@ -59,7 +59,7 @@ class Source:
 
     @cached_property
     def kinds(self) -> list[str]:
-        """The kind of each line. A docstring is any string that stands as a statement; code is every line of no other kind."""
+        """The kind of each line. A docstring is any string that stands as a statement; code is the rest."""
         lines = self.text.splitlines()
         kinds = ["code" if line.strip() else "blank" for line in lines]
         tokens = list(tokenize.generate_tokens(io.StringIO(self.text).readline))
@@ -105,7 +105,7 @@ def fill(kinds: list[str], node: ast.stmt, kind: str) -> None:
 
 
 def has_one_line(function: Function) -> bool:
-    """Whether the body, below signature and docstring, is one statement on one line; a docstring alone does not count."""
+    """Whether the body, without the docstring, is one statement on one line; a docstring alone does not count."""
     body = function.body[1:] if ast.get_docstring(function, clean=False) is not None else function.body
     return len(body) == 1 and body[0].lineno == body[0].end_lineno
 

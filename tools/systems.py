@@ -20,7 +20,7 @@ _DATA = Path(__file__).parent
 SEEDS = (0, 1, 2)
 """The seeds at which every row is measured."""
 Found = Mapping[str, Any]
-"""Results of an experiment: ``quick``, and in ``seeds``, for each seed, ``passed``, ``seconds`` and ``checks`` by name."""
+"""Results of an experiment: ``quick``, and in ``seeds``, for each seed ``passed``, ``seconds``, ``checks`` by name."""
 
 
 @dataclass(frozen=True)
