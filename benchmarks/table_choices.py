@@ -1,4 +1,4 @@
-"""Numbers that choose how whole tables are synthesized, fitted to learning tables and judged on them.
+"""Fit the numbers that choose how whole tables are synthesized to learning tables, and judge the choices.
 
     python benchmarks/table_choices.py relations learning --json FILE [--tables corpus many] [--most 72]
     python benchmarks/table_choices.py relations held_out --json FILE --tables many [--most 40]
@@ -6,22 +6,23 @@
     python benchmarks/table_choices.py mending learning [--delta 1e-6]
     python benchmarks/table_choices.py one-noise learning --seeds 1 [--delta 1e-6] [--values 3]
 
-`relations` measures all pairs, no pair, a chosen forest and pairs of groups, one seed, in the bins that
-`PrivateSyntheticData` takes: tables of the corpus, and of `many_tables.py` with drafts as schemas and a target by
-chance. On the learning half it fits what `noisy_tables.EXPECTED` says of no pair and of forests, and prints what the
-choice by a fit to all *other* tables loses; on the other half what the choice loses as it is. Rows hold what pairs of
-columns tell of one another, too, so that looks at it can be simulated.
+`relations` measures four designs with one seed, in the bins that `PrivateSyntheticData` takes: all pairs, no pair, a
+chosen forest, and pairs of groups. Tables are those of the corpus, and those of `many_tables.py` with drafts as schemas
+and a target drawn at random. On the learning half it fits what `noisy_tables.EXPECTED` says of no pair and of forests,
+and prints what the choice loses on each table by a fit to all *other* tables; on the other half it prints what today's
+choice loses. The rows of FILE also hold what pairs of columns tell of one another, so that looks at it can be
+simulated.
 
-`forests` measures forests of several sizes and shares of the columns, by the noise of columns: the rule of
+`forests` measures forests of several sizes and shares of the columns, by the noise of columns, to find the rule of
 `noisy_tree.Tuning`.
 
-`mending` measures what fitting again does to the mean and to the largest total variation, for thresholds of
-`latent_classes.MISSED`, and with Laplace noise for numbers of further fits (`noisy_tables.AGAIN`): the ratio to the
-same fit without. On the learning half it says what each table loses by the one that is best, in the mean of both
-logarithms, for all others.
+`mending` measures how a second fit changes the mean and the largest total variation, for thresholds of
+`latent_classes.MISSED`, and, with Laplace noise, for numbers of further fits (`noisy_tables.AGAIN`); it prints ratios
+to fits without this. On the learning half it judges each table by the value that is best for all other tables, in the mean
+of both logarithms.
 
-`one-noise` measures all pairs with noise of each table and of all tables at once, where that is taken; with `--values`,
-of columns of at most so many values.
+`one-noise` compares independent noise of each table with one noise of all tables, for all pairs, where the latter is
+taken; with `--values` only columns of at most this many values are taken.
 Neighbors replace one record; the number of rows is public. Noise is seeded, hence not private: the tables are public.
 """
 
