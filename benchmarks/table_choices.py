@@ -18,8 +18,8 @@ simulated.
 
 `mending` measures how a second fit changes the mean and the largest total variation, for thresholds of
 `latent_classes.MISSED`, and, with Laplace noise, for numbers of further fits (`noisy_tables.AGAIN`); it prints ratios
-to fits without this. On the learning half it judges each table by the value that is best for all other tables, in the mean
-of both logarithms.
+to fits without this. On the learning half it judges each table by the value that is best for all other tables, in the
+mean of both logarithms.
 
 `one-noise` compares independent noise of each table with one noise of all tables, for all pairs, where the latter is
 taken; with `--values` only columns of at most this many values are taken.
