@@ -25,7 +25,7 @@ LIMITS = (
     ("Lipschitz extension", 0.5, 4.0),
     ("loss of one's own", 0.5, 4.0),
 )
-"""Limits of a method's excess over output perturbation's. 52 is Appendix F's; the extension's bias at most doubles."""
+"""Limits of a method's excess over output perturbation's. 52 is Appendix F's; an extension's bias at most double."""
 
 
 @final
