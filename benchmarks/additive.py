@@ -67,14 +67,14 @@ def rows(frame, chosen: np.ndarray):
     return frame.iloc[chosen] if hasattr(frame, "iloc") else frame.take(chosen)
 
 
-DELTA = 1e-6  # of DP-EBM
+DELTA = 1e-6  #: Delta of DP-EBM; our fits spend none.
 
 
 RATES = {"DP-EBM": (0.01,), "DP-EBM tuned": (0.01, 0.03, 0.1, 0.3), "DP-EBM as shipped": (0.01,)}
 
 
 def boosting(schema, epsilon: float, seed: int, shipped: bool, rate: float):
-    """DP-EBM, told what our schema says."""
+    """Return DP-EBM with the public facts of our schema."""
     from interpret.privacy import DPExplainableBoostingClassifier, DPExplainableBoostingRegressor
 
     if not shipped:  # the budget at which it adds twice the noise
@@ -93,7 +93,7 @@ def boosting(schema, epsilon: float, seed: int, shipped: bool, rate: float):
 
 
 def as_boosted(schema, frame):
-    """The schema's columns as DP-EBM takes them: numbers inside their ranges, texts."""
+    """Return the schema's columns as DP-EBM takes them: numbers clipped to their ranges, and texts."""
     import pandas as pd
 
     cells = {}

@@ -1,17 +1,18 @@
-"""What the plan of additive models guesses of shapes (`Guess` in `problems/linear/shapes.py`), chosen without Adult.
+"""Choose what the plan of additive models guesses of shapes (`Guess` in `problems/linear/shapes.py`), without Adult.
 
     python benchmarks/additive_guess.py measure FILE [--tables NAME ...] [--seeds 2]
     python benchmarks/additive_guess.py choose FILE
     python benchmarks/additive_guess.py straight FILE [--rows 20000] [--kinds numbers]
     python benchmarks/additive_guess.py monotone FILE
 
-``measure`` fits every number of knots at every regularization and writes the log-loss on held-out records. ``choose``
-plans with every guess of a grid, looks up what its choice lost, and reports, leaving out one table at a time, the guess
-of the least mean regret over the best choice on the others and its regret on the table that was left out. Fits are
-seeded, hence not private: this measures accuracy on public data. Regression tables are made classes at a round number.
-``straight`` fits shapes and straight lines to the learning tables of the corpus, and reports what every rule of when
-shapes bend loses over the better of the two, in units of what a constant loses. ``monotone`` compares ways to make
-columns of these tables monotone that are so by what they mean: none, the nearest with equal weights, and the library's.
+``measure`` fits every number of knots with every regularization, and writes the log-loss on held-out records. Numeric
+targets are made classes at a round number. ``choose`` plans with every guess of a grid and looks up the loss of the
+plan's choice; its regret is this loss less that of the best choice. For each table it prints the guess of the least
+mean regret on all other tables, and that guess's regret on this table. ``straight`` fits shapes and straight lines to
+the learning tables of the corpus, and prints for every rule of when shapes bend what it loses over the better of the
+two fits, in units of a constant's loss. ``monotone`` compares three ways to treat columns of these tables whose effect
+must be monotone: leave them as they are, take the nearest monotone shape with equal weights, and the library's way.
+Fits are seeded, hence not private: this measures accuracy on public data.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from prior import forget
 from tables import REGRESSION_TABLES, TABLES
 
 EPSILONS = {0.1: 0.6, 0.3: 0.7, 1.0: 0.7, 3.0: 0.9}
-"""And the slope cap that fits there."""
+"""The values of epsilon that are measured, each with the slope cap that suits it."""
 KNOTS, TAUS = (2, 3, 4, 8, 16), (0.1, 0.25, 0.6, 1.5)
 SPREADS = (1.0, 0.4, 0.15)
 SPLIT = {"diamonds": 2500, "delays": 15, "spending": 100}

@@ -45,7 +45,7 @@ def data() -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
 
 def robust_accuracies(w: np.ndarray, b: float, X: np.ndarray, y: np.ndarray, norm: str) -> list[float]:
-    """Share of records that no attack of each radius turns."""
+    """Return, for each radius, the share of records whose correct prediction no attack of this length changes."""
     dual = np.abs(w).sum() if norm == "linf" else np.linalg.norm(w)
     margin = (2.0 * y - 1) * (X @ w + b)
     return [float(np.mean(margin > radius * dual)) for radius in RADII]
@@ -61,7 +61,7 @@ def adversarial_risk(plan: OutputPerturbationPlan, w: np.ndarray, b: float, X: n
 
 
 def solve(plan: OutputPerturbationPlan, X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
-    """The plan's minimizer and what it took; nothing here is private."""
+    """Return the plan's minimizer and the solver's work; nothing here is private."""
     start = time.perf_counter()
     objective = plan.problem.objective(X, 2.0 * y - 1, plan.l2)
     found = plan.solver.solve(objective, plan.solver_radius, plan.constraint)

@@ -1,11 +1,11 @@
-"""How often is the measured epsilon inside the adviser's range? From measurements that are stored.
+"""Count how often the measured epsilon lies inside the range that `required_epsilon` gives, from stored measurements.
 
     python benchmarks/advice.py [--results benchmarks/results/held_out/ours.jsonl]
 
-A case is one table and epsilon of `make bench-held-out`: the goal is the excess that was measured there, in the mean of
-ten seeds, so the epsilon that reaches it is known. The range that `required_epsilon` gives holds it exactly if measured
-over expected excess lies between the outer two numbers of `estimators.advice.MEASURED`. These are quantiles over all
-cases; the coverage that is printed judges each table by the quantiles of the *other* tables.
+A case is one table and one epsilon of `make bench-held-out`. Its goal is the excess that was measured there, averaged
+over ten seeds, so the epsilon that reaches the goal is known. The range of `required_epsilon` holds this epsilon
+exactly if measured over expected excess lies between the two outer numbers of `estimators.advice.MEASURED`, which are
+quantiles over all cases. The printed coverage judges each table by the quantiles of the *other* tables.
 """
 
 from __future__ import annotations

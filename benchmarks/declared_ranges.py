@@ -1,18 +1,21 @@
-"""Looks at declared ranges: what they gain on the learning tables, by how carelessly ranges are declared.
+"""Measure what looks at declared ranges gain on the learning tables, by how carelessly the ranges are declared.
 
     python benchmarks/declared_ranges.py target|columns|residuals [--seeds 5] [--rows 20000] [--tables NAME ...]
                                          [--delta 0] [--additive] [--today] [--json FILE]
 
-Training excess of ``algorithm="auto"`` with a look over that without one, on the learning half of `corpus` and
-`corpus.MORE_NUMBERS`. Of `target`: regressions, without a look at columns; the declared range as it is, three times as
-wide (upwards), ten times (both ways), thirty times (upwards). Of `columns`: classes and numbers, these with the look at
-the target on both sides; declared ranges as they are, five times as wide (upwards), and every second thirty times.
-Geometric means, medians, the share of cells that are worse by 5 % and the worst; settings of
-`algorithms/erm/two_stage/ranges.py`; and what is left when each table is judged by the setting that is best on the
-*others*. An excess counts as at least .002 of a constant's: below that it is the solver's and the noise's last digits.
-Cells without enough records have no look, and count as 1. Of `residuals`: regressions as declared, by what plans expect
-of residuals after a look and by the caps on them that are tried, over the first of these. Fits are seeded, hence not
-private.
+Tables are the learning half of `corpus` and `corpus.MORE_NUMBERS`; a ratio is the training excess of
+``algorithm="auto"`` with a look over that without one. An excess counts as at least .002 of a constant's, for smaller
+ones are mere digits of solver and noise. Cells with too few records have no look, and their ratio counts as 1.
+
+``target`` measures looks at the target of regressions, without looks at columns. The range is declared as it is, three
+times as wide (upwards), ten times (both ways) and thirty times (upwards). ``columns`` measures looks at columns, for
+classes and numbers; both fits of numbers look at the target. Ranges are as declared, five times as wide (upwards), or
+thirty times for every second column. ``residuals`` takes regressions as declared, and compares the residuals that plans
+expect after a look, and the caps that are tried, with the first setting.
+
+Printed for each setting of `algorithms/erm/two_stage/ranges.py`, and by width: the geometric mean of the ratios, also
+for each epsilon, the median, the share of cells that are worse by 5 %, and the worst ratio. The last lines judge each
+table by the setting that is best for all *other* tables. Fits are seeded, hence not private.
 """
 
 from __future__ import annotations
@@ -59,24 +62,24 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
     },
 }
 NAMES = sorted({name for of in SETTINGS.values() for given in of.values() for name in given})
-NO_COLUMNS: dict[str, Any] = {"EACH_SHARES": (0.0, 0.0)}  #: No look at columns is paid for
+NO_COLUMNS: dict[str, Any] = {"EACH_SHARES": (0.0, 0.0)}  #: Settings under which no look at columns is taken
 TODAY = {name: getattr(ranges, name) for name in NAMES}
 WIDENED: dict[str, dict[str, tuple[float, float, int]]] = {
     "target": {"declared": (0, 0, 1), "3, upwards": (0, 2, 1), "10": (4.5, 4.5, 1), "30, upwards": (0, 29, 1)},
     "columns": {"declared": (0, 0, 1), "5, upwards": (0, 4, 1), "every second 30, upwards": (0, 29, 2)},
 }
-"""What is added below and above, in widths, to every so manieth range."""
+"""How ranges are widened: by how many widths below and above, and which ranges: 1 for all, 2 for every second one."""
 RESIDUALS = {
     f"factors of {step:.2g}, {deviation:g}": (step, deviation)
     for step, deviation in ((2.0, 0.1), (2.0, 0.13), (2.0, 0.17), (2**0.5, 0.13), (2**0.5, 0.15))
 }
-"""Factors between caps, from a half to a sixteenth of the range, and residuals that are expected after a look."""
+"""Settings: the factor between neighboring caps (1/2 to 1/16 of the range), and the residuals expected after a look."""
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
 FLOOR, WORSE = 2e-3, 1.05
 
 
 def use(setting: dict[str, Any]) -> None:
-    """Let all looks be planned with that."""
+    """Let all looks be planned with the constants of a setting."""
     for name, value in {**TODAY, **setting}.items():
         setattr(ranges, name, value)
 

@@ -40,7 +40,7 @@ from side_by_side.prepare import fashion
 
 Row = tuple[object, ...]
 OPTIMA = Path(__file__).parent / "results" / "tables.json"
-"""Of `make bench`."""
+"""A file of results that `make bench` keeps."""
 
 
 def spread(values: Iterable[float], digits: int = 2) -> str:
@@ -196,7 +196,7 @@ LOSSES = {
     PrivateLinearRegression: HuberLoss(1e6),
     PrivateQuantileRegressor: AbsoluteLoss(1e12),
 }
-"""By which held-out records are judged, in units of the range of predictions."""
+"""The loss by which each estimator is judged on held-out records, in units of the range of predictions."""
 
 
 def lengths(seeds: int) -> Iterator[Row]:

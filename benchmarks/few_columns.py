@@ -1,13 +1,14 @@
-"""Looks at declared ranges of columns where records are few: from how many on they are taken.
+"""Find from how many records on looks at the declared ranges of columns should be taken.
 
     python benchmarks/few_columns.py [--epsilon 0.3] [--seeds 2] [--additive | --users] [--json FILE]
 
-Tables of the learning half and `corpus.MORE_NUMBERS`, samples of so many records that epsilon times records for each
-column that may be looked at is one of `EACH`; pure; ranges of columns as declared, and five times as wide (upwards).
-Training excess with looks for a tenth, or a fifth, of epsilon over that without (geometric mean, standard error of its
-logarithm, worst cell), and over all cells if looks are taken from such a number on. Numbers have a look at the target
-on both sides. An excess counts from .01 of a constant's on. ``--users``: threes of records. Fits are seeded, hence not
-private.
+Tables are the learning half and `corpus.MORE_NUMBERS`, under pure epsilon. Samples are drawn so that epsilon times the
+number of records, divided by the number of columns that may be looked at, is one of `EACH`. Ranges of columns are as
+declared, and five times as wide (upwards). A ratio is the training excess with looks, for a tenth or a fifth of
+epsilon, over that without looks; an excess counts as at least .01 of a constant's. Both fits of numbers look at the
+target. A line has the geometric mean of the ratios, the standard error of its logarithm and the worst cell; lines
+"from ... on" have the mean over all cells if looks are taken from that number on. With ``--users`` each user has three
+records. Fits are seeded, hence not private.
 """
 
 from __future__ import annotations

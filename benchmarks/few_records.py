@@ -1,13 +1,15 @@
-"""Looks at the declared range of a target where records are few: what `LOOKED_FEW` and the two after it state.
+"""Find from how many records on a look at a target's declared range should be taken: `LOOKED_FEW` and the next two.
 
     python benchmarks/few_records.py [--seeds 2] [--constant] [--users] [--json FILE]
 
-Regressions of the learning half and `corpus.MORE_NUMBERS`, on samples drawn from each table; pure. The declared range
-as it is, 3 times as wide (upwards), 10 times (both ways). Training excess over the best linear fit, as a share of the
-target's variance, with a look over that without (geometric mean, its standard error, the worst cell), by epsilon times
-records; then, for numbers from which on the look is taken, all cells, and each table left out. With ``--constant``: of
-a constant, its squared distance from the mean. With ``--users``: in threes, drawn at random. An excess counts from .002
-of the variance on. Fits are seeded, hence not private.
+Tables are the regressions of the learning half and of `corpus.MORE_NUMBERS`; samples are drawn from each, under pure
+epsilon. The range is declared as it is, 3 times as wide (upwards) and 10 times (both ways). The excess of a fit is its
+training loss above that of the best linear fit, as a share of the target's variance; below .002 it counts as .002. A
+line is printed for each width and each epsilon times records: the geometric mean of the excess with a look over that
+without one, its standard error, and the worst cell. Lines "from ... on" have the mean over all cells if the look is
+taken from that number on; the last line judges each table by the number that is best for all other tables. With
+``--constant`` a constant is fitted, and its loss is the squared distance from the mean. With ``--users`` each user has
+three records, drawn at random. Fits are seeded, hence not private.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from dpconvex import PrivateLinearRegression
 from dpconvex.algorithms.erm.two_stage import ranges
 from lost_ranges import NAMES
 
-CELLS = ((150, 0.1), (220, 0.1), (300, 0.1), (400, 0.1), (220, 0.3), (400, 0.3))  #: Epsilon times units, and epsilon
+CELLS = ((150, 0.1), (220, 0.1), (300, 0.1), (400, 0.1), (220, 0.3), (400, 0.3))  #: Epsilon times units; epsilon
 ALONE = ((30, 0.1), (60, 0.1), (100, 0.1), (60, 0.3), (200, 0.1))
 FROM = (150, 200, 250, 350, 500)
 NEVER, FLOOR = {"LEAST": np.inf, "LEAST_ALONE": np.inf}, 2e-3

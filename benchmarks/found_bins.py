@@ -1,12 +1,12 @@
-"""Bins that are found inside private ranges beside public bins of equal width, for synthetic data.
+"""Compare bins that are found inside private ranges with public bins of equal width, for synthetic data.
 
     python benchmarks/found_bins.py 16 private --tables learning (or drafted, or names) --seeds 1
         [--epsilon 0.3 1 3] [--delta 0 1e-6] [--json FILE]
 
-Ranges are those that `schema draft` reads off, and single records are protected. The measures depend on no bins of
-either way (`Ruler`): of 80 % of the rows and as many drawn records; beside them both halves of these rows, and columns
-whose rows are shuffled apart. With 16 and private the last lines say from which noise of a cell on found bins lose,
-each table judged by all others.
+Ranges are those that `schema draft` reads off, and single records are protected. The measures (`Ruler`) do not depend
+on the bins of either method. They compare 80 % of the rows with as many drawn records; for comparison they are also
+taken between both halves of these rows, and for columns whose rows are shuffled independently. For 16 bins and private
+ranges, the last lines say from which noise of a cell on found bins lose; each table is judged by all other tables.
 Neighbors replace one record; the number of rows is public. Noise is seeded, hence not private: the tables are public.
 """
 

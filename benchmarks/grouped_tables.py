@@ -1,17 +1,18 @@
-"""Pairs of grouped columns: what groups keep of relations, what to expect of a release, and where it is better.
+"""Measure grouped pairs of columns: what groups lose of relations, which error to expect, and where groups are better.
 
     python benchmarks/grouped_tables.py --kept
     python benchmarks/grouped_tables.py [--epsilon 0.1 0.3 1 3] [--delta 0 1e-6] [--json FILE]
     python benchmarks/grouped_tables.py --tables held_out (or names) [--seeds 3]
 
-`--kept`: without noise, the share of the mean total variation between pairs and independent columns that groups leave
-out, for the learning half of the corpus and four tables more, and the fit to that half: `grouped_tables.KEPT`, once for
-all columns, and how many times more is lost without an order.
+With `--kept` nothing is noisy: for the learning half of the corpus and four further tables it prints which share of the
+mean total variation between pairs and independent columns is lost by grouping. A fit to that half gives
+`grouped_tables.KEPT`, once for all columns, and the factor by which more is lost for columns without an order.
 
-Else: mean and largest total variation of pairs of some numbers of groups, where `auto` would otherwise take a forest or
-no pairs, or expects more than .05 of all pairs, on the learning half; one seed. It fits `grouped_tables.EXPECTED`, and
-says what the choice gains and loses, each table judged by the fit to all *others*. `--tables`: what it gains as it is,
-where `auto` takes groups. Noise is seeded, hence not private.
+Without options it measures the mean and the largest total variation of pairs for several numbers of groups, with one
+seed, on tables of the learning half where `auto` would otherwise take a forest or no pairs, or expects more than .05 of
+all pairs. It fits `grouped_tables.EXPECTED`, and prints what the choice of groups gains and loses, each table judged by
+the fit to all *other* tables. With `--tables` it measures what today's choice gains where `auto` takes groups. Noise is
+seeded, hence not private.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from tables import REGRESSION_TABLES
 
 EPSILONS = (0.3, 1.0, 3.0)
 NO_PRIVACY = 1e6
-"""Epsilon of the fit that stands for none."""
+"""Epsilon of the fit that stands for a fit without privacy."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def delays() -> Data:
 
 
 def free_delays() -> Data:
-    """The same, but the departure delay, a feature, is not clipped at four hours either: up to a day counts.
+    """Arrival delay as in `delays`, with a feature, the departure delay, that is clipped at a day, not at four hours.
 
     Coefficients may have the norm that `delays` allows. Ordinary noise is in proportion to the longest record.
     """
@@ -111,7 +111,7 @@ METHODS: dict[str, dict[str, Any]] = {
 
 
 def error(model: str, y: np.ndarray, predicted: np.ndarray, middle: float) -> float:
-    """MAE as a share of the constant's; R^2 for means."""
+    """Return the mean absolute error as a share of the constant's; for means R^2."""
     if model == "median":
         return float(np.abs(y - predicted).mean() / np.abs(y - middle).mean())
     return float(r2_score(y, predicted))

@@ -1,14 +1,15 @@
-"""What intervals cost predictions, in parts, and what a cap on residuals does to estimates and their errors.
+"""Measure what intervals cost predictions, part by part, and what caps on residuals do to estimates and their errors.
 
     python benchmarks/interval_costs.py [--delta 1e-6] [--seeds 2] [--rows 8000]
 
-Tables and excess are those of `consistency.py`, at epsilon .3, 1 and 3: geometric means over that of an ordinary fit,
-and standard errors of logarithms over tables. Lines: an ordinary fit by objective perturbation alone, which looks at no
-ranges; without caps; with half of epsilon; fits for intervals without a cap and with the usual share for a curvature
-that can tell nothing (as they were), with caps on residuals in ranges of the target, and as they are; of these fits,
-predictions shrunk to the ridge that an ordinary plan expects to be best, and to a posterior mean. Beside them the
-number of finite intervals, standard errors over those without a cap, and by how much a cap moves the best fit, in
-standard errors: the largest, and the table of it. Fits are seeded, hence not private.
+Tables and excess are those of `consistency.py`, at epsilon .3, 1 and 3. Each line has geometric means over tables of
+the excess relative to an ordinary fit, and standard errors of their logarithms. The lines are: an ordinary fit by
+objective perturbation alone, which looks at no ranges; this fit without caps; this fit with half of epsilon; fits for
+intervals without a cap and with the usual share for a curvature that can tell nothing (the former default), with caps
+on residuals in ranges of the target, and with today's default; and, of these fits, predictions shrunk to the ridge that
+an ordinary plan expects to be best, and to a posterior mean. Further columns: the number of finite intervals, standard
+errors relative to those without a cap, and the largest move of the best fit by a cap, in standard errors, with its
+table. Fits are seeded, hence not private.
 """
 
 from __future__ import annotations

@@ -1,24 +1,25 @@
-"""Coverage and width of private intervals: simulations S1 to S5 of the docs, Intervals.
+"""Measure coverage and width of private intervals: simulations S1 to S5 of the docs, Intervals.
 
     python benchmarks/intervals.py --runs 200 --cells S1:20000:1 S2:20000:1 A6:45000:1     # minutes
     python benchmarks/intervals.py --runs 800 --out benchmarks/results/intervals.jsonl     # all cells, a night
     git clone https://github.com/MaxGhenis/dp-statsmodels
     PYTHONPATH=dp-statsmodels python benchmarks/intervals.py --runs 200 --peer 5000:1      # its Logit on S1
 
-Prints one line a cell: coefficients that are finite in at least half of the runs; worst, median and best coverage of a
-coefficient, infinite intervals counting as covering; worst among finite intervals; median and largest of the widths
-over the oracle's: the true curvature, all of epsilon for the fit, no ridge; share of the curvature; half-widths over
-what the plan expects, of which `estimators.advice.WIDTHS` are quantiles over all cells. ``--bound`` and ``--share`` try
-other values of what `Tuning` fixes, ``--missing 0.1`` empties cells of categories, ``--delta 1e-6`` takes Gaussian
-noise.
+One line is printed for each cell (population, n, epsilon). It has: the number of coefficients that are finite in at
+least half of the runs; the worst, median and best coverage of a coefficient (infinite intervals count as covering);
+the worst coverage among finite intervals; the median and largest width over the width of an oracle, which knows the
+true curvature, spends all of epsilon on the fit and has no ridge; the share of the budget for the curvature; and
+half-widths over those that the plan expects, whose quantiles over all cells are `estimators.advice.WIDTHS`. ``--bound``
+and ``--share`` try other values of what `Tuning` fixes, ``--missing 0.1`` empties this share of the cells of
+categories, and ``--delta 1e-6`` takes Gaussian noise.
 
-S1: logistic, four uniform columns and a rare binary one. S2: logistic, categories of 3 and 5 levels (rarest 2 %) and
-two columns with correlation .9. A6: Adult income on six columns. HU: pseudo-Huber loss of Adult hours. S5: S2's
-columns, t errors of 4 degrees, pseudo-Huber. LS: the same columns, normal errors that grow along one, least squares.
-U1: S1's columns, users of 1 to 30 records whose log-odds have an effect of their own. UW: log wages of women over years
-(4,711, resampled) on age, schooling, experience and tenure, users, pseudo-Huber. In U1 and UW n counts users. AD: an
-additive logistic model of three uniform columns, one of them bent, at 4 knots; values at knots against one of them. AA:
-one of Adult's age, education and hours.
+Populations. S1: logistic, four uniform columns and a rare binary one. S2: logistic, categories of 3 and 5 levels
+(rarest 2 %) and two columns with correlation .9. A6: Adult income on six columns. HU: pseudo-Huber loss of Adult hours.
+S5: S2's columns, t errors of 4 degrees, pseudo-Huber. LS: the same columns, normal errors that grow along one of them,
+least squares. U1: S1's columns, users of 1 to 30 records whose log-odds have an effect of their own. UW: log wages of
+women over years (4,711 women, resampled) on age, schooling, experience and tenure, users, pseudo-Huber. In U1 and UW n
+counts users. AD: an additive logistic model of three uniform columns, one of them bent, at 4 knots; intervals are for
+differences of values at knots from one of them. AA: an additive model of Adult's age, education and hours.
 """
 
 from __future__ import annotations

@@ -1,25 +1,28 @@
-"""When is a target's range, found among those of many columns, more often lost than found? What `LOST` states.
+"""Find from which noise on a target's range, found among those of many columns, is more often lost than found: `LOST`.
 
     python benchmarks/lost_ranges.py [--seeds 3] [--json FILE]
     python benchmarks/lost_ranges.py --parts [--seeds 3]
     python benchmarks/lost_ranges.py --alone [--seeds 4] [--json FILE]
     python benchmarks/lost_ranges.py --many [--half held_out] [--seeds 2] [--json FILE]
 
-Regressions of the learning half, all ranges left to the fit, pure epsilon, at most 20,000 records. Training excess over
-the best linear fit, as a share of the target's variance: of ``auto``, and of a constant, which looks for the target's
-range alone. Printed by the deviation of an octave's count as a share of the records; then, for shares from which on
-the constant is taken, geometric means over cells, and what each choice of a share loses on the table left out of it.
+Without options: the regressions of the learning half, with all ranges left to the fit, under pure epsilon, with at most
+20,000 records. Excess is the training loss above that of the best linear fit, as a share of the target's variance. It
+is measured for ``auto`` and for a constant, which finds the target's range alone. It is printed by the deviation of an
+octave's count, as a share of the records; then, for each share from which on the constant is taken, as a geometric mean
+over cells; the last line judges each table by the share that is best for all other tables.
 
-With ``--parts``: `auto` by the part of octaves' epsilon that is the target's, and what the part that is best for all
-other tables has; the first part is that of equal parts. At most 6,000 records.
+With ``--parts``: `auto` by the target's part of the epsilon for octaves, relative to the first part (all columns get
+equal parts), and each table by the part that is best for all others. At most 6,000 records.
 
-With ``--alone``: the target's range alone is looked for, by a constant, on 200, 600 and 2,000 records drawn from each
-table, by pairs as `ALONE` has them. Squared distance from the mean, as a share of the target's variance, counted from a
-thousandth on: geometric means, shares of cells above 1, the largest; and what pairs chosen by all other tables have.
+With ``--alone``: a constant finds the target's range alone, on 200, 600 and 2,000 records drawn from each table, with
+each pair of values for `ALONE`. The loss is the squared distance from the mean, as a share of the target's variance,
+and counts as at least a thousandth. Printed: its geometric mean, the share of cells above 1 and the largest loss, and
+each table by the pair that is best for all others.
 
-With ``--many``: the numbers of a half of `many_tables.py`. Excess as a share of a constant's: of the model wherever it
-is planned, of the constant, and of the rules that take the constant from a share on or below so many records times
-epsilon; geometric means over tables, means of shares cut at 3, and what rules chosen by all other tables have.
+With ``--many``: the number targets of a half of `many_tables.py`, with excess as a share of a constant's. Printed: the
+model wherever it is planned, the constant, and rules that take the constant above a deviation or below a number of
+records times epsilon; for these the geometric mean over tables, the mean of shares cut at 3, and each table by the rule
+that is best for all others.
 """
 
 from __future__ import annotations
@@ -70,7 +73,8 @@ def measured(name: str, seeds: int, most: int = MOST, labels: tuple[str, ...] = 
     return lines
 
 
-PAIRS = ((0.02, 0.2), (0.02, 0.5), (0.04, 0.35), (0.04, 0.5), (0.04, 0.65), (0.08, 0.5))  #: First: all columns'
+PAIRS = ((0.02, 0.2), (0.02, 0.5), (0.04, 0.35), (0.04, 0.5), (0.04, 0.65), (0.08, 0.5))
+"""Values of `ALONE` that are compared; the first pair holds the values for the octaves of all columns."""
 
 
 def alone(seeds: int) -> list[dict[str, Any]]:
@@ -126,7 +130,8 @@ def parts(seeds: int) -> None:
 
 
 NEVER, ALWAYS = (np.inf, 0.0), (0.0, np.inf)
-RULES = [(0.16, 0.0), *product((0.16, 0.12, 0.08), (300.0, 400.0, 500.0, 700.0))]  #: The first: as it was
+RULES = [(0.16, 0.0), *product((0.16, 0.12, 0.08), (300.0, 400.0, 500.0, 700.0))]
+"""Rules for `LOST`: a largest `octaves_off` and a least n epsilon. The first is the former rule."""
 
 
 def many(half: str, seeds: int, path: Path | None) -> None:

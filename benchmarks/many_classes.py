@@ -1,15 +1,16 @@
-"""Targets of several classes: categories of the learning tables, predicted from all other columns.
+"""Compare fits to targets of several classes: categories of the learning tables, predicted from all other columns.
 
     python benchmarks/many_classes.py [--rows 3000] [--seeds 2] [--delta 0] [--caps 1 auto] [--algorithm auto]
         [--json FILE]
     python benchmarks/many_classes.py --constants --json FILE
 
-Few tables have a target of more than two classes, so plans of several classes had been chosen on none. Here the targets
-are the 23 categories of three to nine levels of the learning half of `corpus.py` that columns tell something of, and
-its three targets with as many classes; the table's own target becomes a column. Losses are training losses less that of
-the best model, as a share of a constant's; an excess counts from .005 on. Printed are geometric means relative to the
-first fit, with standard errors over tables. `--constants`: by the share of what parameters 0 lose from which a constant
-is taken, as `REMAINS` has it: excess and accuracy relative to none. Fits are seeded, hence not private.
+Few tables have a target of more than two classes, so no number of plans for several classes had been chosen on such
+tables. The targets here are the 23 categories of three to nine levels in the learning half of `corpus.py` that other
+columns tell something about, and its three targets with as many classes; the table's own target becomes a column. The
+excess of a fit is its training loss above that of the best model, as a share of a constant's, and counts as at least
+.005. Printed: geometric means of the excess relative to the first fit, with standard errors over tables. With
+``--constants``: excess and accuracy relative to never taking a constant, by the share of `REMAINS` (of the loss of zero
+parameters) that decides when a constant is taken. Fits are seeded, hence not private.
 """
 
 from __future__ import annotations

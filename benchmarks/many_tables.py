@@ -42,8 +42,11 @@ from dpconvex.errors import SchemaError
 
 KINDS = ("two classes", "several classes", "number")
 LEAST_RECORDS, MOST_COLUMNS, WIDER, TELLS_ALL = 500, 60, (1.0, 1.0, 2.0, 4.0), 0.97
-LEAST_GAIN, LEAST_EXCESS = 0.01, 0.002  #: Of a constant's loss, and of its excess: below, differences are noise
-TOLD = 0.03  #: Of a constant's loss: where columns leave less, several of them give the answer away
+LEAST_GAIN, LEAST_EXCESS = 0.01, 0.002
+"""A constant's excess counts as at least this share of its loss, a fit's excess as at least this share of a constant's:
+smaller differences are noise."""
+TOLD = 0.03
+"""If the best model's loss is below this share of a constant's, columns give the answer away: the task is left out."""
 
 
 class Task(NamedTuple):

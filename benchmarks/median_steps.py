@@ -1,12 +1,12 @@
-"""The constants of the median's descent: candidates compared on data sets for choosing, and checked on others.
+"""Compare candidates for the constants of the median's descent on some data sets, and check the choice on others.
 
     python benchmarks/median_steps.py [--validate] [--seeds 6]
 
-Without --validate: one constant at a time is changed, on cluster, heavy tails, skewed data and clusters with 25 % of
-outliers 10 to 1,000 radii away. With it: the chosen ones alone, on data that had no part in the choice (clean cluster,
-log-normal coordinates, heavier tails, handwritten digits, cities, 40 % of outliers). Numbers: root mean square error of
-the location in units of ``r sqrt(d) / (n mu)``, r sqrt(d) the Frobenius norm of the inverse Hessian, mu of the whole
-promise; 2 is what an average of all gradients knows.
+Without --validate one constant at a time is changed; the data are a cluster, heavy tails, skewed data, and clusters
+with 25 % of outliers 10 to 1,000 radii away. With --validate only the chosen constants run, on data that had no part in
+the choice: a clean cluster, log-normal coordinates, heavier tails, handwritten digits, cities, and 40 % of outliers.
+The printed numbers are root mean square errors of the location in units of ``r sqrt(d) / (n mu)``, where r sqrt(d) is
+the Frobenius norm of the inverse Hessian and mu is that of the whole promise. An average of all gradients reaches 2.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""Noisy gradient descent on all records against Poisson samples of them: excess loss and time.
+"""Compare noisy gradient descent on all records with descent on Poisson samples of them: excess loss and time.
 
 python benchmarks/minibatch.py simulated --passes 8 32
 python benchmarks/minibatch.py adult flights --seeds 3
 
-With ``--passes P`` every rate q takes P/q steps. Without, the planner chooses steps in the time that it allows itself:
-for rate 1, and for the best rate. Excess: mean over seeded runs, mean log-loss above the optimum. Seconds: of
-processor time, of one run with the operating system's exact noise, as users have it.
+With ``--passes P`` every sampling rate q takes P/q steps. Without it the planner chooses the number of steps within the
+time that it allows itself: once for rate 1, and once for the best rate. The printed excess is the mean log-loss above
+the optimum, averaged over seeded runs. Seconds are the processor time of one run with the operating system's exact
+noise, as users have it.
 """
 
 from __future__ import annotations

@@ -5,15 +5,16 @@
     python benchmarks/prediction.py --bands [--seeds 2]
 
 Every plan (algorithm, noise, cap) that the estimators offer for a table and a budget is fitted, not only the chosen
-one. Excess is that of the training loss over the optimum of the same features: log-loss, or half the squared error in
-units of the target's range. Reported: Spearman's rank correlation of expected and measured excess among the plans of a
-cell (table, epsilon, delta) and over everything; quantiles of measured / expected; what the chosen plan measures
-relative to the best one of its cell. Fits are seeded, hence not private: this measures accuracy on public data.
+plan. The excess of a fit is its training loss above the optimum of the same features: log-loss, or half the squared
+error in units of the target's range. Printed are Spearman's rank correlation of expected and measured excess, among the
+plans of a cell (table, epsilon, delta) and over all plans; quantiles of measured / expected; and the measured excess of
+the chosen plan relative to the best plan of its cell. Fits are seeded, hence not private: this measures accuracy on
+public data.
 
-With ``--probabilities``: what the readings of scores under a slope cap give (`PrivateLogisticRegression`,
-``probabilities``), log-loss and mean probability over the rate, on Adult and on simulated tables with 14 % positives,
-each on the records of the fit and on others. With ``--bands``: how far the noise of fits to Adult moves coefficients
-from the fit without noise, in units of the report's two bands.
+With ``--probabilities`` the ways to read scores under a slope cap (`PrivateLogisticRegression`, ``probabilities``) are
+compared on Adult and on simulated tables with 14 % positives. Printed are log-loss and the mean probability over the
+rate, on the records of the fit and on other records. With ``--bands`` it measures how far the noise of fits to Adult
+moves coefficients from the fit without noise, in units of the report's two bands.
 """
 
 from __future__ import annotations

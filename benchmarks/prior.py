@@ -1,19 +1,21 @@
-"""What plans expect of ordinary data: settings of the guess compared on the learning tables of the corpus.
+"""Compare settings of what plans expect of ordinary data, on the learning tables of the corpus.
 
     python benchmarks/prior.py [--seeds 5] [--rows 20000] [--tables NAME ...] [--half learning] [--json FILE]
     python benchmarks/prior.py --numbers --seeds 2 --json FILE
     python benchmarks/prior.py --links --rows 10000
     python benchmarks/prior.py --shrunk --rows 10000 --seeds 4
 
-Training excess of ``algorithm="auto"`` by setting of `problems/linear/expected_risk.py` (`Tuning`) and of the caution
-toward delta (`algorithms/erm/registry.py`), relative to today's: geometric means over tables and budgets, the worst
-cell, how often a fit is worse than 1.1 times a constant, and what is left of the gain when each table is judged by the
-setting that is best on the *others*. With ``--numbers``: pure, regressions alone, those of the half and
-`corpus.MORE_NUMBERS`, by what their columns are expected to explain. With ``--links``: pure, two classes, fitted by
-schema, by the power of the slope cap in the link that reads scores, and in that by which plans price caps (0: scores
-are log-odds). With ``--shrunk``: the same tables, scores drawn toward their mean, which 3 % of epsilon would
-release: by a factor that falls with what a plan expects to lose (simulated: no such method exists).
-Fits are seeded, hence not private.
+Settings are those of `problems/linear/expected_risk.py` (`Tuning`) and of the caution toward delta
+(`algorithms/erm/registry.py`). Measured is the training excess of ``algorithm="auto"`` relative to today's setting.
+Printed for each setting: the geometric mean over tables and budgets, the worst cell, and how often a fit's excess is
+above 1.1 times a constant's. The last line judges each table by the setting that is best for all *other* tables.
+
+With ``--numbers`` only regressions are fitted (of the half and of `corpus.MORE_NUMBERS`), under pure epsilon; settings
+are what columns are expected to explain. With ``--links`` tables have two classes and are fitted by schema, under pure
+epsilon; settings are the power of the slope cap in the link that reads scores, and in the link by which plans price
+caps (0: scores are log-odds). With ``--shrunk`` scores of these tables are drawn toward their mean, whose release would
+take 3 % of epsilon, by a factor that falls with the loss that a plan expects; this is simulated, as no such method
+exists. Fits are seeded, hence not private.
 """
 
 from __future__ import annotations
@@ -69,16 +71,18 @@ NUMBERS = {
     )
 }  # fmt: skip
 BUDGETS = tuple(product((0.1, 0.3, 1.0, 3.0), (0.0, 1e-6)))
-FLOOR, TOLERATED = 1e-9, 1.1  # Of an excess; of a constant's
+FLOOR, TOLERATED = 1e-9, 1.1
+"""Smallest excess that counts; a fit is worse than a constant if its excess is above this multiple of a constant's."""
 READ, PRICED = (1.0, 0.75, 0.5, 0.25, 0.0), (0.0, 0.5, 0.75, 1.0)
-FACTORS = np.linspace(0.2, 1.0, 9)  #: By which scores are drawn toward their mean
+FACTORS = np.linspace(0.2, 1.0, 9)  #: Factors on the distances of scores from their mean
 SHARE, LOSING, HALVES_AT = 0.03, 0.035, (0.05, 0.07, 0.1, 0.15, 0.25)
-"""Of epsilon for the mean; of the trivial loss, from which on scores are drawn, and at which they are by a half."""
-LEAST = 0.002  #: Of a constant's excess, below which differences are the last digits of noise
+"""Share of epsilon for the mean; expected loss, as a share of the trivial loss, from which on scores are shrunk; and
+expected losses, in the same unit, at which scores are shrunk by a half."""
+LEAST = 0.002  #: An excess counts as at least this share of a constant's: smaller differences are noise
 
 
 def use(setting: dict[str, float]) -> None:
-    """Let all plans expect that."""
+    """Let all plans expect what a setting says."""
     chosen = dict(setting)
     own = (chosen.pop("caution"),) * 2 if "caution" in chosen else CAUTION
     registry.CAUTION, registry.OF_NUMBERS = own

@@ -1,16 +1,17 @@
-"""What declared ranges are worth: test loss with ranges found privately, against that with declared ones.
+"""Measure what declared ranges are worth: test loss with privately found ranges against test loss with declared ones.
 
     python benchmarks/private_ranges.py [--tables adult flights] [--splits 5] [--epsilons 0.3 1 3] [--rows 10000 40000]
     python benchmarks/private_ranges.py --corpus learning|held_out [--splits 5] [--additive] [--target]
 
-Pure epsilon, `auto`, everything planned. "none": every numeric column, and a numeric target, has ``range = "private"``.
-Excess: loss on the test fifth less that of the unregularized fit, not private, of the declared encoding. Log-loss for
-classes, mean square in units of the target's variance for numbers. Cells of the tables are those that their declared
-ranges leave; rows are drawn and split by ``default_rng(split)``. Fits are seeded, hence not private.
+Fits are by `auto` under pure epsilon, with everything planned. In the fits called "none" every numeric column, and a
+numeric target, has ``range = "private"``. Excess is the loss on the test fifth less that of the unregularized fit of
+the declared encoding, which is not private: log-loss for classes, mean square in units of the target's variance for
+numbers. Values are those that the declared ranges leave; rows are drawn and split by ``default_rng(split)``. Fits are
+seeded, hence not private.
 
-``--corpus``: all tables of a half of `corpus.py` with 10,000 records for training or more, as they are. Columns of 0
-and 1 keep that range, as in drafts without ranges. An excess counts from .01 of a constant's on; geometric means of the
-ratio over tables. ``--target``: the target's range stays declared.
+With ``--corpus``: all tables of a half of `corpus.py` that have 10,000 records or more for training. Columns of 0 and 1
+keep that range, as in drafts without ranges. An excess counts as at least .01 of a constant's; the printed ratios of
+"none" to declared ranges are geometric means over tables. With ``--target`` the target's range stays declared.
 """
 
 from __future__ import annotations

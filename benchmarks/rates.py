@@ -1,10 +1,10 @@
-"""What telling the public shares of two classes gains, by the smallest share that predictions start from.
+"""Measure what declaring the public shares of two classes gains, by the smallest share that predictions start from.
 
     python benchmarks/rates.py [--least 0 0.27 0.3333 --seeds 4 --rows 6000 --delta 1e-6 --additive]
 
-Learning tables of `corpus.py` with two classes, rates as in the table, rounded to a tenth of a percent. Training excess
-over that of the same fit without rates; an excess counts from .002 of a constant's. This is what `RAREST` in
-`dpconvex.losses.classification` was chosen by.
+Tables are the learning tables of `corpus.py` with two classes; the declared rates are the table's, rounded to a tenth
+of a percent. Measured is the training excess over that of a fit without rates; an excess counts as at least .002 of a
+constant's. `RAREST` in `dpconvex.losses.classification` was chosen by this benchmark.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ QUOTED = {
     "delays": {"target": 0.78, "Opacus, tuned, delta > 0": 0.823, "AdaSSP": 0.70, "not private": 0.830},
     "spending": {"target": 0.05, "Opacus, tuned, delta > 0": 0.082, "AdaSSP": 0.07, "not private": 0.095},
 }
-"""At epsilon 1: what this project set out to reach, and figures of others, quoted, not measured here.
+"""R^2 at epsilon 1: what this project set out to reach, and figures of others, which are quoted, not measured here.
 
 They were measured with their authors' own preprocessing (targets not clipped to the ranges used here).
 """

@@ -44,15 +44,15 @@ from dpconvex.losses import LogisticLoss  # noqa: E402
 from dpconvex.problems import DataDomain, Records, RegularizedRisk, UserGroups  # noqa: E402
 from dpconvex.problems.data.users import clipped_mean  # noqa: E402
 
-ROWS = 1310  # of a block: about 1 MB
+ROWS = 1310  # rows of a block: about 1 MB
 ROOT = Path(__file__).resolve().parent
 RESULTS, TABLE = ROOT / "results" / "scale.json", ROOT / "results" / "scale.md"
 PICTURE = ROOT.parent / "docs" / "_static" / "benchmarks" / "scale.svg"
-GROUP = 2**17  # rows of a row group of a file
+GROUP = 2**17  # rows in a row group of a Parquet file
 
 
 def slopes_of(z: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Slopes of the logistic loss."""
+    """Return the slopes of the logistic loss."""
     return -y / (1 + np.exp(y * z))
 
 
@@ -80,7 +80,7 @@ def operands(X: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
 
 
 def best(work: Callable[[], object], repeats: int) -> float:
-    """Least seconds of some calls."""
+    """Return the seconds of the fastest of some calls."""
     seconds = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -160,18 +160,18 @@ def files(n: int, d: int, count: int, place: str | None, dtype: str = "float32")
 
 
 def size_of(folder: str) -> int:
-    """Bytes of the files in a folder."""
+    """Return the number of bytes of the files in a folder."""
     return sum(path.stat().st_size for path in Path(folder).iterdir())
 
 
 def digest(model: Any) -> str:
-    """Of released coefficients, and of the certificate."""
+    """Return a digest of the released coefficients and the certificate."""
     certificate = model.certificate_.to_json() if hasattr(model.certificate_, "to_json") else repr(model.certificate_)
     return hashlib.sha256(model.coef_.tobytes() + certificate.encode()).hexdigest()[:12]
 
 
 def peak() -> float:
-    """MiB that this process has had in memory at most."""
+    """Return the peak memory of this process in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
@@ -513,7 +513,7 @@ TITLES = {
 
 
 def size_text(found: dict[str, Any]) -> str:
-    """Rows and columns."""
+    """Return the numbers of rows and columns, in words."""
     return f"n = {found['n']:,}, d = {found['d']}"
 
 

@@ -1,12 +1,13 @@
-"""How much prior variance of a prediction should each kind of block have, and by what should noise be weighed?
+"""Compare the shares of a prediction's prior variance that kinds of blocks get, and two ways to weigh noise.
 
     python benchmarks/shares.py [--tables adult flights ...] [--seeds 4] [--rows 20000]
 
-Objective perturbation, pure epsilon, the noise in the cheapest grouped norm, slope cap and ridge as planned. Options
-are the shares of categories, of numbers and of the constant (`planner.SHARES`), and whether blocks' noise is weighed by
-the excess loss that it costs or by its energy. An option's score on a table is the mean over budgets of the logarithm
-of its mean excess training log-loss. Reported: every score less the table's best one, and for each table left out the
-option that is best on the others with what it loses on the one left out. Fits are seeded, hence not private.
+Fits are by objective perturbation under pure epsilon, with noise in the cheapest grouped norm, and slope cap and ridge
+as planned. An option consists of the shares of categories, of numbers and of the constant (`planner.SHARES`), and of
+the weight of a block's noise: the excess loss that it costs, or its energy. An option's score on a table is the
+logarithm of its mean excess training log-loss, averaged over budgets. Printed: every score less the table's best score,
+and for each table the option that is best on all other tables, with its score on this one. Fits are seeded, hence not
+private.
 """
 
 from __future__ import annotations

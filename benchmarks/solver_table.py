@@ -153,7 +153,7 @@ def measure(case: Case, data: tuple, seconds: float) -> dict:
 
 
 def compile_kernels() -> None:
-    """Compilation is not what is compared."""
+    """Compile every solver before times are taken."""
     rng = np.random.default_rng(0)
     records = Records.clipped(rng.standard_normal((20, 2)), DataDomain.l2_ball(2, 1.0).with_intercept())
     for case in CASES:

@@ -1,10 +1,10 @@
-"""Rounds, resolution and pull of refined sufficient statistics, on the learning tables of the corpus.
+"""Compare rounds, resolution and pull of refined sufficient statistics on the learning tables of the corpus.
 
     python benchmarks/statistics_tuning.py [--seeds 3] [--rows 20000] [--json FILE]
 
-Training excess of ``algorithm="sufficient_statistics"`` at delta 1e-6, relative to today's tuning: geometric means over
-tables and budgets, the worst cell, and what is left of the gain when each table is judged by the setting that is best
-on the *others*. Fits are seeded, hence not private.
+Measured is the training excess of ``algorithm="sufficient_statistics"`` at delta 1e-6, relative to today's setting.
+Printed for each setting: the geometric mean over tables and budgets, and the worst cell. The last line judges each
+table by the setting that is best for all *other* tables. Fits are seeded, hence not private.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dpconvex.data import NumericTarget
 
 plans = sys.modules[f"{sufficient_statistics.__name__}.plan"]
 EPSILONS, SETTINGS = (0.1, 0.3, 1.0, 3.0), tuple(product((20, 40, 60, 100), (1.7, 1.0), (0.3, 0.15)))
-FLOOR = 1e-7  # of an excess
+FLOOR = 1e-7  # an excess counts as at least this much
 
 
 def excesses(name: str, rows: int, seeds: int, today: object) -> dict[str, list[float]]:

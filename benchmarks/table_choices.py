@@ -1,4 +1,4 @@
-"""Numbers that choose how whole tables are synthesized, fitted to learning tables and judged on them.
+"""Fit the numbers that choose how whole tables are synthesized to learning tables, and judge the choices.
 
     python benchmarks/table_choices.py relations learning --json FILE [--tables corpus many] [--most 72]
     python benchmarks/table_choices.py relations held_out --json FILE --tables many [--most 40]
@@ -6,22 +6,23 @@
     python benchmarks/table_choices.py mending learning [--delta 1e-6]
     python benchmarks/table_choices.py one-noise learning --seeds 1 [--delta 1e-6] [--values 3]
 
-`relations` measures all pairs, no pair, a chosen forest and pairs of groups, one seed, in the bins that
-`PrivateSyntheticData` takes: tables of the corpus, and of `many_tables.py` with drafts as schemas and a target by
-chance. On the learning half it fits what `noisy_tables.EXPECTED` says of no pair and of forests, and prints what the
-choice by a fit to all *other* tables loses; on the other half what the choice loses as it is. Rows hold what pairs of
-columns tell of one another, too, so that looks at it can be simulated.
+`relations` measures four designs with one seed, in the bins that `PrivateSyntheticData` takes: all pairs, no pair, a
+chosen forest, and pairs of groups. Tables are those of the corpus, and those of `many_tables.py` with drafts as schemas
+and a target drawn at random. On the learning half it fits what `noisy_tables.EXPECTED` says of no pair and of forests,
+and prints what the choice loses on each table by a fit to all *other* tables; on the other half it prints what today's
+choice loses. The rows of FILE also hold what pairs of columns tell of one another, so that looks at it can be
+simulated.
 
-`forests` measures forests of several sizes and shares of the columns, by the noise of columns: the rule of
+`forests` measures forests of several sizes and shares of the columns, by the noise of columns, to find the rule of
 `noisy_tree.Tuning`.
 
-`mending` measures what fitting again does to the mean and to the largest total variation, for thresholds of
-`latent_classes.MISSED`, and with Laplace noise for numbers of further fits (`noisy_tables.AGAIN`): the ratio to the
-same fit without. On the learning half it says what each table loses by the one that is best, in the mean of both
-logarithms, for all others.
+`mending` measures how a second fit changes the mean and the largest total variation, for thresholds of
+`latent_classes.MISSED`, and, with Laplace noise, for numbers of further fits (`noisy_tables.AGAIN`); it prints ratios
+to fits without this. On the learning half it judges each table by the value that is best for all other tables, in the
+mean of both logarithms.
 
-`one-noise` measures all pairs with noise of each table and of all tables at once, where that is taken; with `--values`,
-of columns of at most so many values.
+`one-noise` compares independent noise of each table with one noise of all tables, for all pairs, where the latter is
+taken; with `--values` only columns of at most this many values are taken.
 Neighbors replace one record; the number of rows is public. Noise is seeded, hence not private: the tables are public.
 """
 
@@ -52,8 +53,8 @@ from dpconvex.problems.queries import Marginals
 from dpconvex.randomness import SeededSource
 from whole_tables import shown, variations
 
-LEAST, ROWS = 1000, 15_000  #: Records at least; of a table that has more, so many are drawn
-KNOWN: tuple[int, ...] = (15_992,)  #: Records of another version of a table of `exam_whole.py`
+LEAST, ROWS = 1000, 15_000  #: Least number of records of a table; if it has more than ROWS, ROWS of them are drawn
+KNOWN: tuple[int, ...] = (15_992,)  #: Tables with this number of records are left out: versions of `exam_whole.py`'s
 
 
 def drafted(half: str, most: int) -> Iterator[tuple[str, Schema, pd.DataFrame]]:
@@ -85,7 +86,7 @@ def drafted(half: str, most: int) -> Iterator[tuple[str, Schema, pd.DataFrame]]:
 
 
 def declared(half: str) -> Iterator[tuple[str, Schema, pd.DataFrame]]:
-    """The tables of the corpus, with the ranges that people wrote."""
+    """Yield the tables of the corpus, with the ranges that people wrote."""
     for name in corpus.HALVES[half]:
         table = corpus.load(name)
         if len(table.schema.columns) > 2:
@@ -113,7 +114,7 @@ def cases(names: list[str], half: str, most: int) -> Iterator[tuple[str, Schema,
 def measured(
     tables: Iterator[tuple[str, Schema, pd.DataFrame]], epsilons: list[float], deltas: list[float], file: str
 ) -> list[dict]:
-    """Mean total variation of the four designs, and what columns tell of one another, a row a table and budget."""
+    """Return a row for each table and budget: mean total variation of the four designs, and relations of columns."""
     rows = []
     for name, schema, frame in tables:
         n = len(frame)
@@ -172,7 +173,7 @@ def with_pairs(half: str, values: float = np.inf) -> Iterator[tuple[str, np.ndar
 
 
 def one_noise(half: str, epsilons: list[float], deltas: list[float], seeds: int, values: float) -> list[dict]:
-    """Errors of all pairs with independent noise and with one of all tables, where that is smaller."""
+    """Return errors of all pairs with independent noise, and with one noise of all tables where this is smaller."""
     rows = []
     for name, codes, queries, truth in with_pairs(half, values):
         for delta, epsilon, seed in product(deltas, epsilons, range(seeds)):
@@ -201,7 +202,7 @@ VARIANTS = {"gaussian": ("MISSED", (np.inf, 1.5, 2.0, 2.5, 3.0)), "laplace": ("a
 
 
 def mending(half: str, epsilons: list[float], deltas: list[float], seeds: int) -> list[dict]:
-    """Errors of fits to the same noisy tables of all pairs, a row a table, budget and seed."""
+    """Return a row for each table, budget and seed: errors of fits to the same noisy tables of all pairs."""
     rows, usual, fits = [], latent_classes.MISSED, latent_classes._fits
     for name, codes, queries, truth in with_pairs(half):
         for delta, epsilon, seed in product(deltas, epsilons, range(seeds)):
@@ -244,7 +245,7 @@ def judge_mending(rows: list[dict], learning: bool, law: str) -> None:
 
 
 START = {"none": (-3.0, -0.1, 0.8, 0.4), "tree": (-4.0, -0.2, 0.65, 0.0)}
-"""Logarithms of relations and scale, the power of the noise of columns, and the logarithm of what chance counts."""
+"""Start of the fits: logarithms of relations and scale, power of the noise of columns, and logarithm of chance."""
 
 
 def fitted(rows: list[dict]) -> dict[str, np.ndarray]:

@@ -1,16 +1,17 @@
-"""Do intervals of synthetic data hold what they should? Of shares of cells, and of figures of a population.
+"""Count how often 95 % intervals from synthetic data hold the true shares of cells, and figures of a population.
 
     python benchmarks/table_inference.py --coverage adult diamonds --epsilon 0.1 1 --seeds 20
     python benchmarks/table_inference.py --copies 5 --epsilon 0.1 1 --seeds 100
 
-`--coverage` counts how often the intervals of `marginal(..., interval=0.95)` hold the data's shares: all cells of all
-tables of one and two columns, cell by cell, and all cells of a table at once (``together=True``).
+`--coverage` counts how often the intervals of `marginal(..., interval=0.95)` hold the data's shares: each cell of all
+tables of one and two columns by itself, and all cells of a table at once (``together=True``).
 
-`--copies m` asks whether inference from synthetic records could be repaired: seven columns of Adult, 20,000 records
-drawn anew for each seed from its rows, which are the population; how often 95 % intervals hold its means and least-
-squares coefficients (income on the others, of bins' numbers). m copies are simulated from the released model, noise and
-fit included: the rule of Raghunathan and Reiter, the model's own figures with the copies' spread, and the same with
-twice the model's figures less the copies' mean; beside them one synthetic table as if it were data.
+`--copies m` asks whether inference from synthetic records could be repaired. The rows of Adult (seven columns) are the
+population; for each seed 20,000 records are drawn from them. It counts how often intervals hold the population's means
+and least-squares coefficients (of income on the other columns, with the numbers of bins). From the released model m
+copies are simulated, noise and fit included. Four ways are compared: the rule of Raghunathan and Reiter; the model's
+own figures with the spread of the copies; twice the model's figures less the mean of the copies, with this spread; and
+one synthetic table treated as if it were data.
 Neighbors replace one record; the number of rows is public. Noise is seeded, hence not private: the tables are public.
 """
 
@@ -69,12 +70,12 @@ FIGURES = ("mean age", "mean hours", "mean income", "age", "education", "hours",
 
 
 def figures(second: np.ndarray) -> np.ndarray:
-    """Three means, and the coefficients of income on all others, from the second moments of (1, numbers)."""
+    """Return three means, and the coefficients of income on all others, from the second moments of (1, numbers)."""
     return np.concatenate([second[0, [1, 3, 6]], np.linalg.solve(second[:6, :6], second[:6, 6])[1:]])
 
 
 def variances(rows: np.ndarray) -> np.ndarray:
-    """Of the same figures, as of records that were drawn independently; heteroskedasticity is allowed for."""
+    """Return the variances of `figures` for independently drawn records; heteroskedasticity is allowed for."""
     X, second, n = rows[:, :6], rows.T @ rows / len(rows), len(rows)
     pull = (rows[:, 6] - X @ np.linalg.solve(second[:6, :6], second[:6, 6]))[:, None] * X
     inverse = np.linalg.inv(second[:6, :6])

@@ -1,13 +1,13 @@
-"""Learning tables of the corpus with their records dealt to users, to choose what plans for users expect.
+"""Fit the learning tables of the corpus with their records dealt to users, to choose what plans for users expect.
 
     python benchmarks/user_corpus.py --delta 1e-6 --records 1 3 10 --seeds 2 --algorithms auto objective_perturbation
 
-Twelve tables with real users are few, all have two classes, and numbers were chosen on nearly all of them. Here every
-learning table of `corpus.py` is dealt to users: ``alike=False`` at random, ``alike=True`` so that a user's records
-resemble one another (in order of a random direction of the features, the targets and noise). A user has a geometric
-number of records, ``records`` in the mean. With one record each, protecting users *is* protecting records, so a plan
-for users should lose no more than one for records (``--algorithms records`` is that fit). Losses are means over users
-of their mean loss, less that of the best linear model, as a share of a constant's.
+Only twelve tables have real users; all of them have two classes, and numbers were chosen on nearly all of them. Here
+the records of every learning table of `corpus.py` are dealt to users: at random (``alike=False``), or so that a user's
+records resemble one another (``alike=True``: in order of a random direction of features, targets and noise). The number
+of records per user is geometric with mean ``records``. With one record per user, protecting users *is* protecting
+records, so a plan for users should lose no more than a plan for records (``--algorithms records`` fits the latter). The
+printed loss is the mean over users of their mean loss, less that of the best linear model, as a share of a constant's.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""Do plans for users' classes lose what they expect, by schema, with a delta and looks at declared ranges?
+"""Compare what plans for users' classes lose with what they expect, with a delta and looks at declared ranges.
 
     python benchmarks/user_forecast.py [--rows 4000] [--seeds 1] [--tables NAME ...] [--json FILE]
 
-Learning tables of two classes, and learning tables with numbers, above a quantile (half, a fifth or 7 % of them are).
-Threes and tens of records, at random or so that a user's resemble one another; all columns as declared, in ranges five
-times as wide, or two columns drawn at random. Every method is planned as `auto` would if there were no other, so with
-looks at ranges, and fitted. Printed: what is lost over what was expected, and what the least rank would have lost over
-the best method: geometric means over tables and standard errors. An excess counts from .0003 nats and .002 of a
-constant's on (.0005 in the second). Fits are seeded, hence not private.
+Tables are learning tables of two classes, and learning tables with numbers, whose target says whether the number is
+above a quantile, so that half, a fifth or 7 % of the records are positive. A user has three or ten records, which are
+drawn at random or resemble one another. Forms: all columns as declared, all columns in ranges five times as wide, or
+two columns drawn at random. Every method is planned as `auto` would if there were no other method, hence with looks at
+ranges, and is fitted. Printed: the measured over the expected excess of each method, and the excess of the plan that
+ranks first over that of the best method; both are geometric means over tables, with standard errors. An excess counts
+as at least .0003 nats and .002 of a constant's (.0005 in the second figure). Fits are seeded, hence not private.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ DELTA = 1e-6
 TABLES = {**USER_TABLES, **OTHERS, **FRESH}
 CUTS = (1, 2, 4, 8, 16)
 OPACUS_GRID = ((0.05, 0.5, 5), (0.05, 2.0, 5), (0.05, 2.0, 20), (0.3, 0.5, 5), (0.3, 2.0, 20), (0.3, 8.0, 20))
-"""Clip, learning rate, epochs."""
+"""Settings that are tried: clipping norm, learning rate, epochs."""
 METHODS = ("auto", *ERM_METHODS, "group privacy", "Opacus")
 
 

@@ -1,13 +1,14 @@
-"""By how much must a plan for users that spends delta, or looks first, expect less than others to come first?
+"""Find by which factor a plan for users that spends delta, or looks first, must expect less than others to come first.
 
     python benchmarks/user_ranks.py --kind classes --rows 5000 [--alike] [--columns 2] [--json FILE]
     python benchmarks/user_ranks.py --lengths --rows 4000
 
-Learning tables dealt to users (`user_corpus.py`), delta 1e-6: every method is planned and fitted once, so what any
-factors on expectations would have taken follows. Printed: excess relative to objective perturbation alone, geometric
-means over tables (standard error), what a table left out has with the factors that are best for all others, and how
-far the factors in use are from the best method of each cell. ``--columns``: only so many, drawn at random.
-``--lengths``: r_u instead, what a user's gradient counts as at least after a look: excess relative to that in use.
+Tables are learning tables whose records are dealt to users (`user_corpus.py`), at delta 1e-6. Every method is planned
+and fitted once; from these fits follows what `auto` would have taken under any factors on expectations. Printed: the
+excess relative to objective perturbation alone, as a geometric mean over tables with its standard error; what each
+table has with the factors that are best for all other tables; and how far the factors in use are from the best method
+of each cell. With ``--columns`` this many columns are drawn at random. With ``--lengths`` r_u is varied instead, the
+least length that a user's gradient counts as after a look; the excess is relative to the r_u in use.
 """
 
 from __future__ import annotations

@@ -31,12 +31,12 @@ class UserTable:
     name: str
     schema: Schema
     frame: Any
-    """As read, a column for each of the schema's and its target."""
+    """The records as they are read: a column for each column of the schema and for its target."""
     X: np.ndarray
     y: np.ndarray
     users: np.ndarray
     records_per_user: int
-    """A public guess of what a typical user has."""
+    """A public guess of the number of records of a typical user."""
 
 
 def _made(name: str, schema: Schema, frame, users: str, typical: int) -> UserTable:

@@ -53,7 +53,7 @@ TABLES = {
 
 
 def variations(queries: Marginals, truth: np.ndarray, answers: np.ndarray) -> tuple[float, float]:
-    """Mean and largest total variation over the tables."""
+    """Return the mean and the largest total variation over the tables."""
     found = np.add.reduceat(np.abs(truth - answers), [block.start for block in queries.blocks]) / 2
     return float(found.mean()), float(found.max())
 

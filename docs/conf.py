@@ -122,7 +122,7 @@ def write_reference() -> None:
         lines += [".. autosummary::", "   :toctree: .", "   :nosignatures:", "", *(f"   {name}" for name in names), ""]
     target = HERE / "api" / "generated" / "index.rst"
     target.parent.mkdir(parents=True, exist_ok=True)
-    for page in target.parent.glob("*.rst"):  # of an earlier build, of a name that is gone
+    for page in target.parent.glob("*.rst"):  # removes pages of earlier builds for names that no longer exist
         if page.name not in pages:
             page.unlink()
     text = "\n".join(lines)

@@ -30,9 +30,9 @@ import house  # noqa: E402
 EXPERIMENTS = "dpconvex_experiments"
 ALGORITHMS = "algorithms"
 FUNCTIONS = "functions"
-"""The room of the modules beside the packages that offer something to users."""
+"""The room of single modules (beside the packages) that offer something to users."""
 GROUND = "helpers"
-"""The room of the modules beside the packages that import nothing but one another: all rooms import them."""
+"""The room of single modules that import only one another; all rooms import them."""
 
 Edges = Counter[tuple[str, str]]
 
@@ -42,7 +42,7 @@ Edges = Counter[tuple[str, str]]
 
 @cache
 def imports() -> dict[str, frozenset[str]]:
-    """What every module imports, wherever the statement stands; imports for the type checker alone do not count."""
+    """The imports of every module, inside functions too; imports for the type checker alone do not count."""
     graph = house.grimp.build_graph(*house.PACKAGES, exclude_type_checking_imports=True, cache_dir=None)
     return {module: frozenset(graph.find_modules_directly_imported_by(module)) for module in graph.modules}
 
@@ -372,7 +372,7 @@ REGISTRIES: dict[str, tuple[str, str, Callable[[str, Any], Iterator[Any]]]] = {
     "Worst groups and games: saddle points": ("minimax.registry", "SADDLE_METHODS", _saddle_plans),
     "Synthetic tables and queries": ("queries.registry", "QUERY_METHODS", _query_plans),
 }
-"""Kinds of problems: where their registry stands, and how to plan small examples of them."""
+"""For each kind of problem: the module and name of its registry, and a function that plans small examples."""
 
 
 def methods() -> str:
@@ -405,7 +405,7 @@ def _facts(method: str, planner: Callable[[str, Any], Iterator[Any]]) -> tuple[s
 
 
 def papers() -> str:
-    """Every system of the papers: where it stands, how it is called, what it measured against theory."""
+    """Every system of the papers: its code, its call, and its measurements beside the theory's numbers."""
     from systems import fidelity, shortcomings, systems
 
     from dpconvex_experiments import EXPERIMENTS as KNOWN
@@ -428,7 +428,7 @@ def papers() -> str:
 
 
 def _measured(measure: Any, found: Mapping[str, Any] | None) -> str:
-    """The numbers at every seed, and what theory says of them."""
+    """The measured numbers at every seed, and what theory says of them."""
     checks = [seed["checks"].get(measure.check) for seed in found["seeds"].values()] if found else []
     numbers = ", ".join(f"{c['value']:.3g}" + (f" ± {c['error']:.1g}" if c["error"] else "") for c in checks if c)
     form = " (quick form)" if found and found["quick"] else ""
@@ -595,7 +595,7 @@ def _remark(node: ast.stmt, lines: list[str]) -> str:
 
 
 TUNINGS = ("Tuning", "BoundTuning", "Guess")
-"""Classes whose fields are numbers that were chosen by measurements."""
+"""Names of the classes whose fields are numbers that were chosen by measurements."""
 
 GENERATED: dict[str, Callable[[], str]] = {
     "interval_table": interval_table,
@@ -610,7 +610,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "numbers": numbers,
     "papers": papers,
 }
-"""Markdown by name."""
+"""The functions that return a block of Markdown, by the name of the block in the pages."""
 
 
 def figure_style(gallery_conf: object, file: object) -> None:

@@ -31,9 +31,9 @@ class JointDensity(RecordLoss):
 
     def __init__(self, waves: int, points: int):
         self.points, axis = points, np.linspace(-1, 1, points)
-        self.value_at_zero = 2 * np.log(points)  # of the uniform density
+        self.value_at_zero = 2 * np.log(points)  # the loss of the uniform density
         wave = np.cos(np.pi * np.outer(axis + 1, np.arange(waves + 1)) / 2)
-        T = np.einsum("ai,bj->abij", wave, wave).reshape(points**2, -1)[:, 1:]  # without the constant
+        T = np.einsum("ai,bj->abij", wave, wave).reshape(points**2, -1)[:, 1:]  # without the constant function
         self.dim = T.shape[1]
         self.T = T / np.sqrt(self.dim)
 

@@ -67,7 +67,7 @@ def anchor(checks: list[Check]) -> list[float]:
 
 
 def text(anchors: dict[str, dict[str, dict[str, list[float]]]]) -> str:
-    """Return JSON with an anchor a line."""
+    """Return JSON with one line for each anchor."""
     blocks = []
     for name in sorted(anchors):
         sizes = []

@@ -2,9 +2,10 @@
 
     python tools/fidelity.py [NAME...] [--quick NAME...] [--records FOLDER]
 
-NAME is the start of an experiment's name; without one, every experiment of the rows. Those after ``--quick`` run in
-their quick form. What is already in the file stays unless it is measured again. ``--records FOLDER`` takes what
-``dpconvex reproduce NAME --seed SEED --out FOLDER/SEED`` wrote, where it did, instead of running.
+NAME is the start of an experiment's name; without any NAME all experiments of the rows are run. Experiments named after
+``--quick`` run in their quick form. Results that are already in the file stay unless they are measured again. With
+``--records FOLDER`` records that ``dpconvex reproduce NAME --seed SEED --out FOLDER/SEED`` wrote are read where they
+exist, and these experiments are not run.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def main() -> None:
 
 
 def record(name: str, seed: int, *, quick: bool, folder: Path | None) -> dict[str, Any] | None:
-    """Return the record of a run; None if it is to be read and is not there."""
+    """Return the record of a run; None if it should be read from a file that does not exist."""
     if folder is None:
         return run_experiment(EXPERIMENTS[name], Setting(quick=quick, seed=seed)).to_dict()
     path = folder / str(seed) / f"{name}.json"
@@ -52,7 +53,7 @@ def record(name: str, seed: int, *, quick: bool, folder: Path | None) -> dict[st
 
 
 def entry(name: str, records: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what the rows need of the runs of an experiment; of two checks of a name the one with two sides."""
+    """Return what the rows need of an experiment's runs; if two checks share a name, the two-sided one is taken."""
     asked = {measure.check for system in systems() for measure in system.measures if measure.experiment == name}
     seeds = {}
     for run in records:
@@ -66,7 +67,7 @@ def entry(name: str, records: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def text(known: dict[str, Any]) -> str:
-    """Return JSON with a seed a line."""
+    """Return JSON with one line for each seed."""
     blocks = []
     for name, found in sorted(known.items()):
         lines = ",\n".join(f'  "{seed}": {json.dumps(run)}' for seed, run in found["seeds"].items())

@@ -29,10 +29,10 @@ from scipy.sparse.csgraph import connected_components
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("dpconvex", "dpconvex_experiments")
 MAX_LINES = {"dpconvex": 50_000, "dpconvex_experiments": 12_500}
-"""Whoever adds to the package wins as much back first."""
+"""Largest number of lines of each package. Before anybody adds lines, as many must be cut."""
 MAX_FILES = {"dpconvex": 280, "dpconvex_experiments": 70}
 DURATIONS = ".pytest_cache/v/durations"
-"""What the last test run of a checkout took: seconds by name of test, written by tests/conftest.py."""
+"""File with the seconds of each test in the last run of a checkout's tests, written by tests/conftest.py."""
 
 KINDS = ("code", "imports", "docstring", "comments", "blank")
 LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING, tokenize.ENDMARKER}
@@ -59,7 +59,7 @@ class Source:
 
     @cached_property
     def kinds(self) -> list[str]:
-        """The kind of each line. A docstring is any string that stands as a statement; code is what nothing else is."""
+        """The kind of each line. A docstring is any string that stands as a statement; code is the rest."""
         lines = self.text.splitlines()
         kinds = ["code" if line.strip() else "blank" for line in lines]
         tokens = list(tokenize.generate_tokens(io.StringIO(self.text).readline))
@@ -105,7 +105,7 @@ def fill(kinds: list[str], node: ast.stmt, kind: str) -> None:
 
 
 def has_one_line(function: Function) -> bool:
-    """Whether the body, below signature and docstring, is a statement on one line; a bare docstring is none."""
+    """Whether the body, without the docstring, is one statement on one line; a docstring alone does not count."""
     body = function.body[1:] if ast.get_docstring(function, clean=False) is not None else function.body
     return len(body) == 1 and body[0].lineno == body[0].end_lineno
 
@@ -115,7 +115,7 @@ def sources(folder: Path) -> list[Source]:
 
 
 def count(files: Iterable[Source]) -> Counter[str]:
-    """Lines by kind."""
+    """The number of lines of each kind."""
     return Counter(kind for file in files for kind in file.kinds)
 
 

@@ -2469,7 +2469,7 @@ def main() -> int:
     rows = {}
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "src"
-        shutil.copytree(SOURCE, copy)  # with its caches, whose files have the times of their sources
+        shutil.copytree(SOURCE, copy)  # with its caches: they stay valid, as copies keep their times
         for mutant in MUTANTS:
             if any(word in mutant.name for word in options.only):
                 rows[mutant.name] = detected(mutant, copy, options.quick)
@@ -2523,7 +2523,7 @@ def _verified(mutant: Mutant, copy: Path) -> str:
 
 
 LONGEST, TOO_LONG = 300, 124
-"""Seconds for one detector, and the exit code of one that takes longer."""
+"""Time limit of one detector, in seconds, and the exit code that stands for a detector that exceeds it."""
 PYTEST = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not slow")  # full forms as well
 EXACT_THEN_COUNTING = (
     ("--runs", "0", "--transcripts", "40", "--seconds", "8"),

@@ -28,7 +28,7 @@ from typing import Any
 PHONE, DESKTOP = 390, 1280
 SCREENS = ((PHONE, True), (PHONE, False), (DESKTOP, True), (DESKTOP, False))  # width, and whether it is dark
 SHELL = "overflow-shell.html"
-BATCH = 25  # pages a browser; more would fill its memory
+BATCH = 25  # number of pages for one browser; more would fill its memory
 # A frame has the width of a phone, which a window cannot have. Formulas are drawn after a page has loaded.
 SCRIPT = """<!doctype html><meta charset=utf-8><title>-</title><body><script>
 const found = [];
@@ -61,7 +61,7 @@ def browser() -> str | None:
 
 
 def look(folder: Path, pages: Iterable[str], screens: Iterable[tuple[int, bool]] = SCREENS) -> list[dict[str, Any]]:
-    """Return of every page on every screen the width it `needs`, the color of its text (`ink`), what is `widest`."""
+    """Return for every page and screen the width that it `needs`, its text color (`ink`) and its `widest` element."""
     pages, screens, program = list(pages), list(screens), browser()
     if program is None:
         raise FileNotFoundError("no Chromium was found")
@@ -78,7 +78,7 @@ def look(folder: Path, pages: Iterable[str], screens: Iterable[tuple[int, bool]]
             self.wfile.write(Files.shell.encode())
 
         def log_message(self, *_: Any) -> None:
-            """Say nothing."""
+            """Log no request."""
 
     found = []
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Files, directory=str(folder))) as server:

@@ -18,9 +18,9 @@ from typing import Any
 
 _DATA = Path(__file__).parent
 SEEDS = (0, 1, 2)
-"""Every row is measured at these."""
+"""The seeds at which every row is measured."""
 Found = Mapping[str, Any]
-"""Of an experiment: ``quick``, and under ``seeds`` of each seed ``passed``, ``seconds`` and the ``checks`` by name."""
+"""Results of an experiment: ``quick``, and in ``seeds``, for each seed ``passed``, ``seconds``, ``checks`` by name."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,12 @@ class System:
     """An algorithm of a paper, a theorem that makes one, or the rivals that a paper measures itself with."""
 
     paper: str  #: authors and year
-    number: str  #: in the paper
+    number: str  #: number of the algorithm or theorem in the paper
     what: str
-    code: str  #: module and name, a colon between them
-    call: str  #: an expression of Python, of public names and those of the page *The papers*; empty: there is none
-    command: str  #: the same on the command line, or after a dash why not
-    constants: tuple[str, ...]  #: constant sets that it can be asked for; empty where it has none of its own
+    code: str  #: where it is implemented: module and name, with a colon between them
+    call: str  #: a Python expression of public names and names of the page *The papers*; empty if there is none
+    command: str  #: the command line that runs it, or a dash and the reason why there is none
+    constants: tuple[str, ...]  #: names of its sets of constants; empty if it has none of its own
     measures: tuple[Measure, ...]
     lacks: str = ""  #: what the row still lacks that no test can see
 

@@ -20,7 +20,7 @@ import numpy as np
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
 SEEDS = tuple(range(10))
-DELTA = 1e-6  # the approximate track; the pure track has 0
+DELTA = 1e-6  # delta of the approximate track; the pure track has 0
 QUICK = {"tables": ("cancer", "spambase", "diamonds"), "epsilons": (0.3, 3.0), "seeds": (0, 1)}
 LARGE = 100_000_000  # entries of X times outputs beyond which settings are compared on one seed instead of three
 
@@ -177,7 +177,7 @@ def _resident(name: str) -> int:
 
 
 def complete(store: Store, method: Method, data: Data, jobs: Sequence[Job], tag: str) -> list[float]:
-    """Run the jobs that the store lacks; the excess of all of them."""
+    """Run the jobs that the store lacks, and return the excess of all jobs."""
     name, track = data.facts["name"], method.track
     rows = [
         {"table": name, "track": track, "method": method.name, **dataclasses.asdict(job), "setting": dict(job.setting)}
@@ -220,7 +220,7 @@ def run(methods: Sequence[Method], arguments: argparse.Namespace, packages: Sequ
 
 
 def named(path: Path, versions: str) -> str:
-    """A short name for these versions, kept in a file beside the results."""
+    """Return a short name for these versions, and keep it in a file beside the results."""
     name = hashlib.sha256(versions.encode()).hexdigest()[:8]
     known = json.loads(path.read_text()) if path.exists() else {}
     path.write_text(json.dumps({**known, name: versions}, indent=1, sort_keys=True) + "\n")
@@ -230,7 +230,7 @@ def named(path: Path, versions: str) -> str:
 def run_cells(
     store: Store, method: Method, data: Data, epsilons: Sequence[float], seeds: Sequence[int], tag: str
 ) -> None:
-    """All budgets of one method on one table."""
+    """Run all budgets of one method on one table."""
     start, teacher = time.perf_counter(), method.like or method
     delta = DELTA if method.track == "approximate" else 0.0
     settings, trials = teacher.settings(data.facts), tuning_seeds(data.facts, seeds)
@@ -248,17 +248,17 @@ def run_cells(
 
 
 def tuning_seeds(facts: Mapping[str, Any], seeds: Sequence[int]) -> Sequence[int]:
-    """Seeds on which settings are compared."""
+    """Return the seeds on which settings of a tuned method are compared."""
     return seeds[:1] if entries(facts) > LARGE else seeds[:3]
 
 
 def entries(facts: Mapping[str, Any]) -> int:
-    """Entries of X times outputs."""
+    """Return the number of entries of X times the number of outputs."""
     return facts["n"] * facts["d"] * facts["outputs"]
 
 
 def arguments(who: str, description: str | None, tables: Sequence[str] = ()) -> argparse.Namespace:
-    """Options of a script; without `--tables` all of `tables`, or all that are prepared."""
+    """Return the options of a script; without `--tables` it takes all of `tables`, or all prepared tables."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--data", type=Path, default=Path("build/bench/tables"))
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))

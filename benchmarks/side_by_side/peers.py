@@ -279,7 +279,7 @@ def double_noise_newton(data: Data, job: Job) -> Fit:
 
 
 def opacus(data: Data, setting: Setting, noise: float, seed: int) -> Fit:
-    """A linear layer, Poisson-sampled batches, `DPOptimizer`."""
+    """Fit a linear layer by Opacus: Poisson-sampled batches, `DPOptimizer`."""
     import torch
     from opacus.grad_sample import GradSampleModule
     from opacus.optimizers import DPOptimizer
@@ -323,7 +323,7 @@ def opacus_shipped(data: Data, job: Job) -> Fit:
 
 @one_by_one
 def opacus_untuned(data: Data, job: Job) -> Fit:
-    """Rate and clipping norm of the project's README."""
+    """Run DP-SGD of Opacus with the rate and the clipping norm of the project's README."""
     return opacus(data, job.setting, sampled_noise(*_composition(job)), job.seed)
 
 
@@ -355,24 +355,24 @@ def descents(facts: Facts) -> list[Setting]:
 
 
 def newtons(facts: Facts) -> list[Setting]:
-    """`least` in units of the largest curvature."""
+    """Return settings of Newton's method; `least` is in units of the largest curvature."""
     grid = product((3, 5, 10, 20), (1e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0), (0.5, 0.8))
     return [{"steps": steps, "least": least, "share": share} for steps, least, share in grid]
 
 
 def parts(facts: Facts) -> list[Setting]:
-    """How many models TukeyEM takes: as many of these as have enough records each; 100 in any case."""
+    """Return the numbers of models for TukeyEM: those that leave each model enough records, and always 100."""
     able = [m for m in (250, 500, 1000, 2000, 4000) if facts["n"] // m > facts["d"]]
     return [{"models": m} for m in (100, *able)]
 
 
 def rounds(facts: Facts) -> list[Setting]:
-    """Clips in units of a target that lies in [-1/2, 1/2]; one round without clipping is AdaSSP."""
+    """Return settings of boosted AdaSSP; clips are for targets in [-1/2, 1/2]; one round without clipping is AdaSSP."""
     return [{"clip": clip, "rounds": count} for clip, count in product((0.02, 0.1, 0.5), (1, 3, 10, 100))]
 
 
 def mixtures(facts: Facts) -> list[Setting]:
-    """`rows` in units of the number of columns, as in the paper's experiments: 2.5 and 6."""
+    """Return settings of Hessian mixing; `rows` is 2.5 or 6 times the number of columns, as in the paper."""
     grid = product((0.02, 0.1, 0.5), (1, 3, 10), (2.5, 6.0), (0.3, 0.6))
     return [{"clip": clip, "rounds": count, "rows": rows, "share": share} for clip, count, rows, share in grid]
 

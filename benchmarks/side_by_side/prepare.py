@@ -78,7 +78,7 @@ def optimum(kind: str, X: np.ndarray, y: np.ndarray, domain: DataDomain) -> floa
 
 
 def constant(kind: str, y: np.ndarray) -> float:
-    """Mean loss of the best prediction without features."""
+    """Return the mean loss of the best prediction without features."""
     if kind == "regression":
         return float(np.var(y))
     shares = np.bincount(y.astype(int)) / len(y)
@@ -86,7 +86,7 @@ def constant(kind: str, y: np.ndarray) -> float:
 
 
 def split(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Which of n records are for training, and which are held out."""
+    """Return which of n records are for training, and which are held out."""
     order = np.random.default_rng(0).permutation(n)
     return order[n // 5 :], order[: n // 5]
 
@@ -120,7 +120,7 @@ def prepare(name: str, folder: Path) -> None:
 
 
 def domain_of(blocks: list) -> DataDomain:
-    """The domain of encoded rows, from the facts."""
+    """Return the domain of encoded rows, from the facts."""
     return DataDomain(tuple(Block(*block) for block in blocks))
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 ORDER = ("cancer", "spambase", "adult", "fertility", "flights", "fashion", "spending", "diamonds", "delays")
 
-FLOOR = 1e-7  # of an excess
+FLOOR = 1e-7  # an excess counts as at least this much
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def best_rival(results: Mapping[Key, Rows], track: Track, cell: tuple[str, float
 
 
 def ratios(results: Mapping[Key, Rows], track: Track) -> np.ndarray:
-    """Ours over the better rival. Clipped predictions may beat the optimum by a little, so a floor keeps the sign."""
+    """Return our excess over the better rival's. A floor keeps the sign: clipping may beat the optimum a little."""
     found = [
         max(mean(results[table, track.ours, epsilon]), FLOOR) / max(best_rival(results, track, (table, epsilon)), FLOOR)
         for table, epsilon in cells(results, track)
@@ -86,7 +86,7 @@ def number(value: float) -> str:
 
 
 def constants(folder: Path) -> dict[str, float]:
-    """Excess of the best prediction without features, not private: above it a fit is worthless."""
+    """Return the excess of the best prediction without features, not private; a fit with more excess is worthless."""
     facts = json.loads((folder / "tables.json").read_text())
     return {name: fact["constant"] for name, fact in facts.items()}
 

@@ -18,17 +18,17 @@ from dpconvex_experiments.base import Track
 
 
 class Size(NamedTuple):
-    """How much is fitted."""
+    """The size of a demo: how many records are fitted, on how many splits, at which epsilons."""
 
     rows: int
-    splits: int  #: Fixed permutations, seeds 0, 1, ...: one test part alone moves an AUC by .005 either way
+    splits: int  #: Number of random splits, with seeds 0, 1, ...; on a single one an AUC may be off by .005
     epsilons: tuple[float, ...]
 
 
 TRAIN, TEST = 36_186, 9_036
 FULL, QUICK = Size(TRAIN, 8, (0.1, 0.3, 1.0, 3.0)), Size(8_000, 2, (1.0, 3.0))
-KEPT = 1.0  #: Epsilon of the model that is written.
-METRICS = {"accuracy": "accuracy", "auc": "AUC", "log_loss": "log-loss"}  #: Shown metrics and their headers.
+KEPT = 1.0  #: Epsilon of the private model that ``dpconvex demo`` writes to a file.
+METRICS = {"accuracy": "accuracy", "auc": "AUC", "log_loss": "log-loss"}  #: Metrics, and their column headers.
 MAJORITY, NOT_PRIVATE = "majority class", "not private"
 
 

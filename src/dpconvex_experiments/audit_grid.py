@@ -14,21 +14,21 @@ from dpconvex_experiments.base import Track
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 8.0)
 BOUNDS = (0.1, 1.0, 10.0, 100.0)
-REFUSED = "no plan"  #: What stands for the attack where the library itself refuses the promise.
-_CELLS = 2000  #: More than any grid has: every sampled bound is wrong with probability at most `ERROR` over this.
+REFUSED = "no plan"  #: A cell has this as its attack if the library itself refuses to plan for the promise.
+_CELLS = 2000  #: More than a grid has. A sampled bound is wrong with probability at most `ERROR / _CELLS`.
 
 
 @final
 @dataclass(frozen=True)
 class Settings:
-    """What every cell shares; results of other settings are not continued."""
+    """The settings that all cells share; a file of results with other settings is not continued."""
 
-    version: str  #: of this library
-    delta: float  #: of promises that have one
-    runs: int  #: at most, as in `audit`
+    version: str  #: version of this library
+    delta: float  #: delta of approximate promises
+    runs: int  #: largest number of counted runs, as in `audit`
     transcripts: int
-    seconds: float  #: of the processor, aim for each cell
-    seed: int  #: of neighbors and replays
+    seconds: float  #: processor time to aim for in each cell
+    seed: int  #: seed of random neighbors and of replayed noise
 
 
 @final
@@ -37,12 +37,12 @@ class Cell:
     """One audit of a grid."""
 
     target: str
-    epsilon: float  #: claimed
-    bound: float  #: on the domain
-    proved: float  #: 0: nothing
+    epsilon: float  #: claimed epsilon
+    bound: float  #: bound on the domain
+    proved: float  #: proved lower bound on epsilon; 0 if nothing was proved
     passed: bool
-    attack: str  #: the one that proved most
-    runs: int  #: counted on each of two data sets
+    attack: str  #: the attack that proved most
+    runs: int  #: number of counted runs on each of the two data sets
     seconds: float
 
 

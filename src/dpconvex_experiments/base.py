@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     import matplotlib.figure
 
 Figure: TypeAlias = "matplotlib.figure.Figure"
-"""Only the name: matplotlib loads when a figure is drawn."""
+"""Matplotlib's class, as a name for annotations only: matplotlib is imported when a figure is drawn."""
 
 _T = TypeVar("_T")
 
 Cell: TypeAlias = str | float | int | bool | None
-"""One entry of a table; None where there is nothing to say."""
+"""One entry of a table; None for an empty entry."""
 
 
 class Track(Protocol):
@@ -49,8 +49,8 @@ def untracked(items: Iterable[_T], text: str, /) -> Iterable[_T]:
 class Setting:
     """How large a measurement is to be, and from which random bits."""
 
-    quick: bool = False  #: below 20 seconds, for tests; otherwise the size that the documentation shows
-    # at least 0. Of synthetic data *and* of the noise: what is measured is reproducible, and so never private
+    quick: bool = False  #: whether to measure in less than 20 seconds, for tests; else as the documentation shows
+    # At least 0. It seeds the synthetic data *and* the noise, so results are reproducible, and therefore never private.
     seed: int = 0
     track: Track = untracked  #: shows progress
 
@@ -61,9 +61,9 @@ class Outcome:
 
     columns: tuple[str, ...]  #: names of the table's columns, with units where they have any
     rows: tuple[tuple[Cell, ...], ...]  #: the table, a cell for each column
-    criterion: str  #: what was asked for, as one sentence
-    # the numbers that must lie between limits for it to be met; together they raise a false alarm with probability
-    # `ALARM` at most
+    criterion: str  #: the claim that was tested, as one sentence
+    # The criterion is met if the number of every check lies between its limits. The probability that any check fails
+    # although all claims are true is at most `ALARM`.
     checks: tuple[Check, ...]
     draw: Callable[[Figure], None]  #: draws the figure into the empty figure that it is given
     notes: tuple[str, ...] = ()  #: what a reader must know to judge the numbers

@@ -1,7 +1,7 @@
 """Checks of experiments: a measured number with its error, two limits, and how often the check fails in vain.
 
-A check passes if its number lies between its limits. Limits are what is claimed, widened by what chance does: where
-the claim is true the check fails with probability `alarm` at most, `SINGLE` but for exact numbers, for which it is 0.
+A check passes if its number lies between its limits. The limits are the claimed ones, widened for statistical error:
+if the claim is true the check fails with probability at most `alarm`, which is `SINGLE`, or 0 for exact numbers.
 Limits come from a theorem, from the plan that was run, or from our own *anchors*: what the same measurement gave for
 other seeds (``anchors.json``, written by ``tools/anchors.py``). A number must be within `TOLERANCE` of its anchor.
 
@@ -23,11 +23,11 @@ import numpy as np
 from scipy import stats
 
 ALARM = 1e-3
-"""Most that the false alarms of an experiment's checks may add up to."""
+"""Upper limit of the sum of the false-alarm probabilities of an experiment's checks."""
 SINGLE = 1e-5
 """Probability of a false alarm of one check."""
 TOLERANCE = 0.25
-"""How far from its anchor a number may be, of the anchor, statistical error apart."""
+"""Largest relative distance of a number from its anchor, in addition to statistical error."""
 
 Basis: TypeAlias = Literal["theorem", "plan", "anchor"]
 
@@ -94,10 +94,10 @@ class Check:
     runs: int
     low: float  #: low, high: the limits, statistical error included
     high: float
-    basis: Basis  #: where they come from: theorem, plan, or anchor
-    test: str  #: by which distribution they are widened: t, binomial, a named test, or none for exact numbers
+    basis: Basis  #: where the limits come from: theorem, plan, or anchor
+    test: str  #: the distribution that widens the limits: t, binomial, a named test, or none for exact numbers
     alarm: float  #: bound on the probability that the check fails although the claim is true
-    # how the number is compared with its anchor: by logarithms, or linearly. Empty: it has none
+    # How the number is compared with its anchor: by logarithms, or linearly; empty if it has no anchor.
     scale: Literal["", "log", "linear"] = ""
 
     @property
@@ -217,7 +217,7 @@ class Anchors:
         return _anchors().get(self.experiment, {}).get("quick" if self.quick else "full", {})
 
     def _anchor(self, name: str) -> Anchor:
-        """Return the anchor, or one that nothing is near."""
+        """Return the anchor of a name; if there is none, an anchor that no number is near, so that the check fails."""
         value, spread, freedom, seeds = self._all.get(name, (math.nan, math.nan, 1, 1))
         return Anchor(value, spread, int(freedom), int(seeds))
 

@@ -27,7 +27,7 @@ from dpconvex_experiments.audit.report import AuditReport, Finding, Pace
 from dpconvex_experiments.audit.target import Auditable, Pairs, Subject, released, run_of
 from dpconvex_experiments.base import Track, untracked
 
-ERROR = 1e-3  #: Probability with which an audit may call a true promise refuted.
+ERROR = 1e-3  #: Largest probability that an audit calls a true promise refuted.
 
 
 def audit(
@@ -90,7 +90,7 @@ _fits = ledger.fits
 
 
 def _nothing(*_: Any) -> None:
-    """Stand in for what is left out; a mock would be slower than most runs."""
+    """Replace a function that is left out, and do nothing; a mock would be slower than most runs."""
 
 
 def _default_pairs(plan: Any, seed: int) -> Pairs:
@@ -108,7 +108,7 @@ def _counted(subject: Subject, name: str, runs: int, error: float, source: BitSo
 
 
 def _outputs(subject: Subject, name: str, runs: int, source: BitSource, track: Track) -> tuple[Floats, Floats]:
-    """Released numbers of as many runs on each of the two data sets of a pair."""
+    """Return the released numbers of `runs` runs on each of the two data sets of a pair."""
     run, pair = run_of(subject.plan), subject.pairs[name]
     first, second = [], []
     for _ in track(range(runs), "Counting outputs"):
@@ -125,5 +125,5 @@ def _piloted(subject: Subject, runs: int, track: Track) -> str:
         scores[name] = bounds.prove(*outputs, subject.plan.privacy.delta, 0.2).epsilon
         spread = sum(np.linalg.norm(side.std(axis=0)) for side in outputs) + 1e-300
         apart = float(np.linalg.norm(outputs[0].mean(axis=0) - outputs[1].mean(axis=0)) / spread)
-        scores[name] = max(scores[name], 0.0) + 1e-3 * min(apart, 1e3)  # where counts prove nothing, what comes nearest
+        scores[name] = max(scores[name], 0.0) + 1e-3 * min(apart, 1e3)  # ranks pairs on which counts prove nothing
     return max(scores, key=lambda name: scores[name])

@@ -25,14 +25,14 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy.profiles import epsilon_of, gaussian_delta
 
 Statistic = Callable[[Floats], Floats]
-"""From outputs, shape (n, dim), to a number for each, shape (n,); fixed on the tuning half."""
+"""A function from outputs, shape (n, dim), to one number each, shape (n,); it is chosen on half of the runs."""
 
-_TUNING = 0.3  #: Share of the transcripts on which a bet is chosen.
-_STAKES = np.geomspace(0.01, 0.95, 24)  #: Of the largest stake, ``1/delta``.
-_CAUTION = (0.5, 1.5, 3.0)  #: Standard deviations by which a chosen bet has to win; one bet for each.
-_BEYOND = 1e4  #: An epsilon that only infinite losses exceed.
+_TUNING = 0.3  #: Share of the transcripts on which a bet is chosen; the others test it.
+_STAKES = np.geomspace(0.01, 0.95, 24)  #: Stakes that are tried, as shares of the largest one, ``1/delta``.
+_CAUTION = (0.5, 1.5, 3.0)  #: For each, one bet is chosen: it must win even if its gain is this many deviations low.
+_BEYOND = 1e4  #: An epsilon so large that only infinite losses exceed it.
 _EXACT = 1 - 1e-9
-MOST_VALUES = 64  #: Different outputs up to which they are counted one by one.
+MOST_VALUES = 64  #: Up to this many different outputs, every output is counted by itself; more are binned.
 _QUANTILES = np.linspace(0.005, 0.995, 100)
 _BINS = 16
 _COORDINATES = 16
@@ -43,21 +43,21 @@ _COORDINATES = 16
 class Losses:
     """Privacy losses of transcripts, arrays of shape (transcripts,)."""
 
-    losses: Floats  #: exact; infinite where the neighbor cannot produce the transcript
+    losses: Floats  #: exact privacy losses; infinite where the neighbor cannot produce the transcript
     shifts: Floats  #: squared shifts in standard deviations, summed, where every release was Gaussian; else nan
-    releases: int  #: in the longest transcript
-    taken: int = 0  #: steps on secret samples that read the changed unit ...
-    told: int = 0  #: ... of those that tell
+    releases: int  #: number of releases in the longest transcript
+    taken: int = 0  #: number of steps, among those that `told` counts, that read the changed unit
+    told: int = 0  #: number of steps on secret samples whose input shows whether they read the changed unit
 
     @cached_property
     def mu(self) -> float | None:
-        """Root of the sum of squared shifts, if it was the same in all transcripts."""
+        """Square root of the sum of squared shifts, if this sum was the same in all transcripts; else None."""
         low, high = float(self.shifts.min()), float(self.shifts.max())
         return math.sqrt(low) if high - low <= 1e-9 * high else None  # false for nan
 
     @cached_property
     def divergence(self) -> float:
-        """Estimated mean loss, which ranks pairs: that of the shifts if all releases are Gaussian."""
+        """Estimated mean loss, by which pairs are ranked; computed from the shifts if all releases are Gaussian."""
         mean = float(self.shifts.mean()) / 2
         return float(self.losses.mean()) if math.isnan(mean) else mean
 
@@ -112,7 +112,7 @@ class Counted:
     """What the counts of one event prove."""
 
     epsilon: float  #: a lower bound; -inf where the event proves nothing
-    event: str  #: in words
+    event: str  #: the event, in words
     first: float  #: its frequencies on the two data sets
     second: float
 
@@ -162,7 +162,7 @@ def _binned_ratio(direction: Floats, edges: Floats, ratios: Floats) -> Statistic
 
 
 def _counted_ratio(ratios: dict[bytes, float]) -> Statistic:
-    """The same for outputs of few values."""
+    """Estimated log-likelihood ratio of an output, where outputs have few different values."""
     return lambda outputs: np.array([ratios.get(row.tobytes(), 0.0) for row in outputs])
 
 

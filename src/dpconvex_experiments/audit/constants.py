@@ -12,7 +12,7 @@ from dpconvex.problems.custom.functions import ConvexFunction
 from dpconvex.problems.data.domain import Block
 from dpconvex.problems.data.records import Records
 
-TOLERANCE = 1e-9  # relative size of a violation that rounding may cause
+TOLERANCE = 1e-9  #: Relative size up to which a violation may be due to rounding.
 
 
 @final
@@ -55,11 +55,11 @@ def attack_constants(
     function : ConvexFunction
         A loss of records is attacked one record at a time, a whole objective with one to four records.
     radius : float
-        Of the ball in which the function is to be Lipschitz.
+        Radius of the ball in which the function claims its Lipschitz constant.
     trials : int
-        Starting points; the time grows with it.
+        Number of starting points; the time grows in proportion.
     seed : int
-        Of the search.
+        Seed of the search.
 
     Returns
     -------
@@ -188,13 +188,13 @@ class _Search:
         return _Point(w, u, X, p.neighbor if len(X) == 1 and rng.random() < 0.5 else self._neighbor(X))
 
     def _neighbor(self, X: Floats) -> Floats:
-        """The same records but for the last: another one, or its mirror image."""
+        """Return the records with the last one replaced by another one, or by its mirror image."""
         last = -X[-1:] if self._rng.random() < 0.5 else self._records(1)
         return np.concatenate([X[:-1], last])
 
 
 def _block(rng: np.random.Generator, block: Block, n: int) -> Floats:
-    """Extreme vectors of a block: on its sphere, corners, or along one axis."""
+    """Return extreme vectors of a block: on its sphere, in its corners, or along one axis."""
     normal = rng.standard_normal((n, block.size))
     if rng.random() < 0.5:
         normal = np.sign(normal)
@@ -212,7 +212,7 @@ def _block(rng: np.random.Generator, block: Block, n: int) -> Floats:
 
 
 def _over(found: float, claimed: float) -> float:
-    """``found / claimed``; a claim of 0 is beaten infinitely by anything above."""
+    """Return ``found / claimed``; if 0 is claimed, any positive number gives infinity."""
     return found / claimed if claimed else (math.inf if found > 0 else 0.0)
 
 

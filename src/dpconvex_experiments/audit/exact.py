@@ -35,10 +35,10 @@ from dpconvex_experiments.audit.target import Pair, Pairs, run_of
 from dpconvex_experiments.base import Track
 
 SEARCH = "Searching neighbors"
-MOST = 300  #: Transcripts up to which all are enumerated.
-_SLACK = 1e-9  #: Absolute, on sums of thousands of probabilities.
-_OFFSETS = np.array([-1e-6, -1e-9, 0.0, 1e-9, 1e-6])  #: From the kinks of a loss, where densities are compared.
-_QUADRATURE = 1e-3  #: Relative slack of integrals.
+MOST = 300  #: All transcripts are enumerated if there are at most this many.
+_SLACK = 1e-9  #: Added to delta, as sums of thousands of probabilities are rounded.
+_OFFSETS = np.array([-1e-6, -1e-9, 0.0, 1e-9, 1e-6])  #: Densities are compared this far from a loss's kinks.
+_QUADRATURE = 1e-3  #: Relative error allowed for numerical integrals.
 
 Law = dict[tuple[int, ...], float]  #: Log-probability of every transcript.
 
@@ -101,7 +101,7 @@ def _replayed(
 def _usable(
     losses_of: Callable[..., Losses], run: Callable[..., Any], pairs: Pairs, seed: int, pace: Pace
 ) -> tuple[dict[str, Pair], float]:
-    """Pairs on which losses are known, and the seconds of a transcript; raises if there are none."""
+    """Return the pairs on which losses are known, and the seconds of a transcript; raise if there is no such pair."""
     found, failure, each = {}, None, 0.0
     for name, pair in pairs.items():
         before = pace.spent
@@ -118,7 +118,7 @@ def _usable(
 def _enumerated(
     run: Callable[..., Any], pairs: Pairs, names: list[str], delta: float, seed: int, most: int
 ) -> Finding | None:
-    """Return what all transcripts prove, None if they are too many or not finite; the worst pairs first."""
+    """Return what all transcripts prove; None if they are too many or not finite. `names`: the worst pairs first."""
     findings = []
     left = most
     for name in names:
@@ -168,13 +168,13 @@ def minimizer_epsilon(
 
 
 def _unit(plan: ObjectivePerturbationPlan) -> float:
-    """Return how far a unit of the plan's coordinate moves the parameter; features and noise are longer by as much."""
+    """Return how far a step of 1 in the plan's coordinate moves the parameter, and by which factor features grow."""
     factor = plan.problem.factor
     return 1.0 if factor is None else float(factor.matrix.toarray().item())
 
 
 def _points(plan: ObjectivePerturbationPlan, sigma: float) -> Floats:
-    """Where densities are compared: around every kink of the loss, and far out; evenly for integrals."""
+    """Return points at which densities are compared: around kinks and far out, or an even grid for integrals."""
     bound, n = plan.problem.feature_l2, plan.problem.n
     if sigma:
         return np.linspace(-1, 1, 60_001) * (8 * sigma + 4 * plan.problem.loss.slope_bound * bound) / (n * plan.l2)
@@ -215,7 +215,7 @@ class EnumeratedPair:
 
     @property
     def largest_loss(self) -> float:
-        """Epsilon of the pure promise."""
+        """The largest privacy loss of a transcript: the least epsilon for which a pure promise is true."""
         with np.errstate(invalid="ignore"):
             return float(np.nanmax(np.abs(self.first - self.second)))
 

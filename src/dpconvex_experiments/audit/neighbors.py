@@ -16,7 +16,7 @@ from dpconvex.problems import LinearModelProblem, PointDomain, UserGroups
 from dpconvex_experiments.audit.target import Pair, Subject
 
 FAR = 8.0
-"""How many times as large as the domain's bound built features are: enough to refute what does not clip them."""
+"""Features are built this many times as large as the domain's bound: an algorithm that forgets to clip is refuted."""
 
 
 def record_pairs(problem: LinearModelProblem, seed: int = 0, tries: int = 4) -> dict[str, Pair]:

@@ -51,7 +51,7 @@ from dpconvex_experiments.base import Track, untracked
 
 Run = Callable[..., Any]  #: ``run(*data, source)``.
 
-Steps = SampledSteps | PoissonSteps  #: Of whole mechanisms on fresh secret samples.
+Steps = SampledSteps | PoissonSteps  #: Events of steps each of which runs a mechanism on a fresh secret sample.
 
 
 @final
@@ -102,7 +102,7 @@ def _loss(steps: list[Step], again: list[Step]) -> float:
 
 
 def _square(steps: list[Step], again: list[Step]) -> float:
-    """Sum of squared shifts in standard deviations; nan if a release was not Gaussian."""
+    """Return the sum of squared shifts, in standard deviations; nan if a release was not Gaussian."""
     total = 0.0 if len(steps) == len(again) else math.nan
     for mine, other in zip(steps, again, strict=False):
         if not (isinstance(mine.mechanism, GaussianMechanism) and mine.mechanism == other.mechanism):
@@ -314,7 +314,7 @@ class _Forced(BitSource):
         self._coins, self._member = coins(key), member
 
     def generator(self) -> np.random.Generator:
-        """As of a seeded source, but for `choice`."""
+        """A seeded source's generator, except for its method `choice`."""
         generator = _ForcedGenerator(self._coins.generator().bit_generator)
         generator.member = self._member
         return generator

@@ -8,9 +8,9 @@ from typing import Any, TypeVar, final
 from dpconvex._types import attributes
 from dpconvex.privacy import PrivacyParams
 
-TOLERANCE = 1e-6  #: Relative slack for the arithmetic of exact losses.
+TOLERANCE = 1e-6  #: Relative rounding error allowed for exact losses before a promise counts as refuted.
 
-FEWEST = 8  #: Runs that an audit makes at least of each kind, however long they take.
+FEWEST = 8  #: An audit makes at least this many runs of each kind, however long they take.
 
 T = TypeVar("T")
 
@@ -21,10 +21,10 @@ class Finding:
     """What one attack proved."""
 
     attack: str  #: "exact loss", "participation", "all transcripts", "minimizer density" or "counting"
-    pair: str  #: of neighboring data sets
-    epsilon: float  #: lower bound at the claimed delta; -inf: nothing
-    confidence: float  #: with which it holds; 1 where nothing was sampled or one transcript is proof
-    detail: str  #: event, or number of transcripts
+    pair: str  #: name of the pair of neighboring data sets
+    epsilon: float  #: lower bound at the claimed delta; -inf if nothing was proved
+    confidence: float  #: probability with which the bound holds; 1 where nothing was sampled or one transcript is proof
+    detail: str  #: the counted event, or the number of transcripts
 
 
 @final
@@ -32,11 +32,11 @@ class Finding:
 class AuditReport:
     """What an audit found."""
 
-    title: str  #: of what was audited
+    title: str  #: name of what was audited
     claimed: PrivacyParams
     findings: tuple[Finding, ...]  #: one of each attack that applies, the best first
-    runs: int  #: on each of the two data sets that were counted
-    seconds: float  #: of the processor, for all of it
+    runs: int  #: number of counted runs on each of the two data sets
+    seconds: float  #: processor time of the whole audit
 
     @property
     def proved_at_least(self) -> float:

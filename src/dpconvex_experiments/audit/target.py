@@ -92,7 +92,7 @@ def _(result: QueryResult) -> Floats:
 @final
 @dataclass(frozen=True, eq=False)
 class Use:
-    """What is no plan, as something to audit: a promise, what is released, and a way to run."""
+    """Something to audit that is not a plan: a promise, the releases, and a way to run it."""
 
     privacy: PrivacyParams
     algorithm: str
@@ -111,7 +111,7 @@ class Subject:
 
 
 Builder = Callable[[PrivacyParams, float], Subject]
-"""From a promise and a bound on the domain to a subject; raises `InvalidParameterError` where nothing applies."""
+"""A function from a promise and a bound on the domain to a subject; raises `InvalidParameterError` without a plan."""
 
 P = ParamSpec("P")
 

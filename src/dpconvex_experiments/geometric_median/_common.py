@@ -24,29 +24,29 @@ PAPER = "Kumar, Liu, Tian and Yang 2025 (arXiv 2505.20189)"
 class Trial:
     """The random streams of one repetition, each independent of all others."""
 
-    seed: int  #: of the experiment
+    seed: int  #: seed of the experiment
     key: tuple[int, ...]  #: which repetition of which setting
 
     @property
     def data(self) -> np.random.Generator:
-        """Of the data and the start."""
+        """Random numbers of the data and of the start."""
         return np.random.default_rng([self.seed, *self.key])
 
     def noise(self, method: int) -> SeededSource:
-        """Of a method's noise and coins."""
+        """Return the random numbers of a method's noise and coins."""
         return SeededSource(int(np.random.SeedSequence([self.seed, *self.key, method, 1]).generate_state(1)[0]))
 
 
 @dataclass(frozen=True)
 class Case:
-    """Points, and what an error is."""
+    """A data set, and the function that measures the error of a location."""
 
     points: Floats
-    error: Callable[[Floats], float]  #: of a location, (d,) -> float
+    error: Callable[[Floats], float]  #: returns the error of a location, (d,) -> float
 
 
 def excess(points: Floats) -> Case:
-    """Measure by which share of the least objective (Weiszfeld's method to 1e-10) the objective is above it."""
+    """Return a case whose error is the relative excess over the least objective (Weiszfeld's method to 1e-10)."""
     least = geometric_median(points).value
     return Case(points, lambda z: max(0.0, mean_distance(points, z) / least - 1))
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # What is compared: the pipeline's variants and every baseline, by name.
 
 Method = Callable[[Floats, PointDomain, PrivacyParams, BitSource], Floats]
-"""Releases a location (d,) of points (n, d)."""
+"""A function that releases a location (d,) of points (n, d)."""
 
 
 def _method(name: str, level: float | None = None) -> Method:
@@ -54,10 +54,10 @@ METHODS: Mapping[str, Method] = {
     "coordinate-wise median": _method("coordinate_median"),
     "clipped mean": _method("clipped_mean"),
 }
-"""The first three are the library's pipeline, as the estimator has it, with different last stages."""
+"""All methods, by name. The first three are the pipeline of the library's estimator, with different last stages."""
 
 FAST = {name: METHODS[name] for name in METHODS if name not in ("halving (HSU24)", "descent from the origin")}
-"""Without those that take thousands of gradients."""
+"""All methods except the two slow ones, which take thousands of gradients."""
 
 ROBUST: Mapping[str, Method] = {
     "median, not private": _exact,
@@ -66,7 +66,7 @@ ROBUST: Mapping[str, Method] = {
     "private median, level 0.775": _method("geometric_median", 0.775),
     **{name: METHODS[name] for name in ("halving (HSU24)", "coordinate-wise median", "clipped mean")},
 }
-"""What is compared under contamination."""
+"""The methods that are compared under contamination."""
 
 
 BOUND, FINEST, DELTA, SIGMA = 1000.0, 1e-3, 1e-6, 0.1
@@ -76,7 +76,7 @@ OURS = "private median"
 
 @dataclass(frozen=True)
 class Found:
-    """Errors of a method at one value of what is varied."""
+    """Errors of a method at one value of the varied quantity."""
 
     value: float
     method: str
@@ -88,7 +88,7 @@ class Found:
 
     @property
     def middle(self) -> Estimate:
-        """The median error; errors that are nothing but rounding count as `FLOOR`."""
+        """The median error; an error below `FLOOR` is mere rounding and counts as `FLOOR`."""
         return Estimate.quantile(np.maximum(self.errors, FLOOR), 0.5)
 
 
@@ -103,9 +103,9 @@ def _errors(axes: Axes, found: Sequence[Found], methods: Iterable[str]) -> None:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What is varied, and which methods run on it."""
+    """A sweep: which quantity is varied, and which methods run at each of its values."""
 
-    name: str  #: name, axis, unit: what is varied, in a word and in words; what an error is
+    name: str  #: name, axis, unit: the varied quantity in one word, its axis label, and the unit of an error
     axis: str
     unit: str
     values: tuple[float, ...]
@@ -138,7 +138,7 @@ class Sweep:
         return anchors.near(middles)
 
     def outcome(self, found: Sequence[Found], criterion: str, checks: tuple[Check, ...], note: str) -> Outcome:
-        """Table and figure."""
+        """Return table, figure and checks of the sweep."""
         rows = tuple(
             (f.value, f.method, f.quantile(0.5), f.middle.error, f.quantile(0.1), f.quantile(0.9), len(f.errors))
             for f in found
@@ -169,7 +169,7 @@ def _of(found: Sequence[Found], method: str, value: float) -> Found:
 # Records: the specification's targets.
 
 TARGETS = {1e3: 1.25e-3, 1e4: 1.5e-5, 1e5: 5e-5}
-"""Excess of the ratios 1.0012, 1.00001 and 1.0000 to their last digit, for d = 50 and epsilon 1."""
+"""Largest excess by n: the specification's ratios 1.0012, 1.00001, 1.0000 to their last digit (d = 50, epsilon 1)."""
 RECORDS = Sweep(
     "n",
     "records",

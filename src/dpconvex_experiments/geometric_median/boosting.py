@@ -25,7 +25,7 @@ from dpconvex_experiments.shared import gaussian_cluster, mean_distance, student
 DIM, RHO, DELTA = 50, 0.5, 1e-5
 MU = math.sqrt(2 * RHO)
 SIGMA, INSIDE, INFLATION = 0.1, 0.9, 20.0
-LEDGER = PrivacyParams(8.0, 1e-4)  # roomy: the comparison is at equal rho
+LEDGER = PrivacyParams(8.0, 1e-4)  # more than any run needs: methods are compared at equal rho
 PASSES = (1, 2, 5, 10, 20)
 ANCHORED = (1, 5, 20)
 
@@ -39,7 +39,7 @@ class Cluster:
 
     @property
     def shape(self) -> str:
-        """What figure 4 varies."""
+        """The parameter that figure 4 varies, with its value."""
         return f"R = {self.bound:g}"
 
     @property
@@ -61,7 +61,7 @@ class Heavy:
 
     @property
     def shape(self) -> str:
-        """What figure 5 varies."""
+        """The parameter that figure 5 varies, with its value."""
         return f"nu = {self.freedom:g}"
 
     @property
@@ -102,7 +102,7 @@ METHODS: Mapping[str, Callable[[int, int], Booster]] = {
     "descent, settling steps (ours)": lambda n, passes: plan_settling(n, DIM, MU, steps=passes),
     "fixed order, exact counts (ours)": lambda n, passes: plan_stable_sgd(n, DIM, MU, order="fixed", passes=passes),
 }
-"""By name: the plan for n records and a number of passes over them. The first three are the paper's."""
+"""Functions from the number of records and of passes over them to the plan. The first three methods are the paper's."""
 PRINTED = tuple(METHODS)[:3]
 
 

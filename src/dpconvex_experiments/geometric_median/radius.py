@@ -23,7 +23,7 @@ from dpconvex_experiments.reference.printed_median import plan_printed_radius
 from dpconvex_experiments.shared import gaussian_cluster, student_t
 
 DIM, RECORDS = 10, 1_000
-GROUP, LEVEL = 64, 0.775  # the paper's level
+GROUP, LEVEL = 64, 0.775  # records in a group; share of the records that the radius must hold, as in the paper
 PRIVACY = PrivacyParams(1.0, 1e-5)
 SIGMA, INSIDE, QUANTILE = 0.1, 0.9, 0.75
 
@@ -46,7 +46,7 @@ def _groups(points: Floats, domain: PointDomain, source: BitSource) -> float:
 
 
 SEARCHES: Mapping[str, Search] = {"RadiusFinder": _pairs, "FastRadius": _fast, "FastRadius, groups (ours)": _groups}
-"""By name; the first two are the paper's."""
+"""Searches for the effective radius, by name; the first two are the paper's."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ PANELS = (
 
 @dataclass(frozen=True)
 class Ratios:
-    """What figure 1 shows: released radius over the true one."""
+    """Ratios of the released radius to the true one, which figure 1 shows."""
 
     panel: Panel
     value: float

@@ -34,7 +34,7 @@ METHODS: Mapping[str, Callable[[int], Booster]] = {
 }
 PRINTED = next(iter(METHODS))
 WIDE = (0.75, 1.0, 2.0)
-"""Distance of the start, radius and ball, in told radii."""
+"""The start's distance from the center, its radius and its ball, in units of the radius that methods are told."""
 
 
 @experiment("geometric-median/steps", "Own statement; the printed step is that of Section 5.2 of the paper")
@@ -117,8 +117,8 @@ class _Cell:
     n: int
     epsilon: float
     cloud: str
-    squares: tuple[float, ...]  #: of the constant, one a run
-    excess: tuple[float, ...]  #: of the objective, as a multiple of ``f sqrt(d) / (n epsilon)``
+    squares: tuple[float, ...]  #: squared constants, one for each run
+    excess: tuple[float, ...]  #: excess objective of each run, as a multiple of ``f sqrt(d) / (n epsilon)``
 
     @property
     def plenty(self) -> float:
@@ -211,7 +211,7 @@ def constant(setting: Setting, anchors: Anchors) -> Outcome:
 
 ORDERS: tuple[Order, ...] = ("fixed", "random")
 MAJORITIES = tuple(2.0 ** (-k / 2) for k in range(10))
-"""By how much more of the points, as a share, lie at one of two places."""
+"""Majorities that are tried: one of two places has this share of all points more than the other."""
 
 
 def _two_places(n: int, order: Order, majority: float, trial: Trial) -> float:

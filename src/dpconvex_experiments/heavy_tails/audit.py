@@ -24,7 +24,7 @@ from dpconvex_experiments.shared import streams
 
 LOSSES: tuple[LinearModelLoss, ...] = (HuberLoss(), AbsoluteLoss(1e9))
 DECODED = ((2, 40, 0.1), (5, 60, 0.1), (10, 100, 0.05))
-"""d, n, p; epsilon is 0.5."""
+"""Dimension d, number of records n, and probability p that a record is not 0; epsilon is 0.5."""
 
 
 def one_release(loss: LinearModelLoss, epsilon: float) -> HeavyTailedPlan:

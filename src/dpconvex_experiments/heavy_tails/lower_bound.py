@@ -146,7 +146,7 @@ def lower_bound(setting: Setting, anchors: Anchors) -> Outcome:
 # From which n a proven bound is below what any constant vector is charged: plans only, no data.
 
 Case = tuple[float, int, float]
-"""k, d, epsilon."""
+"""The order k of the moment, the dimension d and epsilon."""
 CASES: tuple[Case, ...] = tuple(itertools.product((2.0, 4.0), (10, 50, 100), (0.5, 1.0, 4.0)))
 SHARES = (1.0, 0.1)
 LARGEST = 10**15
@@ -170,7 +170,7 @@ BOUNDS: Mapping[str, Bound] = {
 
 
 def smallest(enough: Callable[[int], bool]) -> int | None:
-    """Return an n from which something holds, to 1 %; None above 1e15.
+    """Return an n from which on `enough` is true, to 1 %; None if it is above 1e15.
 
     Bisection: bounds fall with n but for small steps, where phases are added.
     """

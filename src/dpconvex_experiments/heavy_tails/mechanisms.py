@@ -25,7 +25,7 @@ LIMITS = (
     ("Lipschitz extension", 0.5, 4.0),
     ("loss of one's own", 0.5, 4.0),
 )
-"""Of the excess over that of output perturbation: 52 is Appendix F's; the extension's bias is at most double."""
+"""Limits of a method's excess over output perturbation's. 52 is Appendix F's; an extension's bias at most double."""
 
 
 @final
@@ -69,9 +69,9 @@ RUNS = {
     "Lipschitz extension": 6,
     "loss of one's own": 3,
 }
-"""In the quick form: most where the noise has the heaviest tail beside its mean."""
+"""Runs of each method in the quick form: most for the method whose noise has the heaviest tail."""
 TIMES = {500: 24, 2_000: 24, 8_000: 16}
-"""What the full form multiplies them by, for every number of records: fewest where runs take longest."""
+"""Factors on `RUNS` in the full form, by number of records: smallest where a run takes longest."""
 
 
 def bound(point: Point, method: str) -> float:

@@ -23,7 +23,7 @@ EPSILON, DELTA, DIM = 1.0, 1e-6, 10
 FRESH = PUBLIC = 200_000
 SIGNAL = 0.7
 BETWEEN, OTHER_EPSILONS, OTHER_DIM = 10_000, (0.5, 3.0), 50
-"""Where epsilon and d are varied, one at a time."""
+"""Number of records at which epsilon and d are varied, one at a time, and their other values."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Design:
     features: float  #: features, noise: degrees of freedom
     noise: float
     k: float  #: order of the moment that is declared
-    robust: bool  #: absolute loss; else Huber's
+    robust: bool  #: whether the loss is absolute; else it is Huber's
     dim: int = DIM
 
     def draw(self, n: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
@@ -62,7 +62,7 @@ DESIGNS = (Design("absolute", 2.6, 3.0, 2.0, True), Design("huber", 5.0, 5.0, 4.
 
 
 Method = Callable[[LinearModelProblem, float, Moments], LinearModelPlan]
-"""Plans for a problem, epsilon and moments."""
+"""A function from a problem, epsilon and moments to a plan."""
 
 
 def _localized(constants: str) -> Method:
@@ -87,12 +87,12 @@ METHODS: Mapping[str, Method] = {
     "descent": _descent(0.0),
     "descent, delta": _descent(DELTA),
 }
-"""By name: everything that is planned from public facts."""
+"""The methods that are planned from public facts alone, by name."""
 PURE = ("localized", "printed", "worst case", "descent")
 TUNED = {"tuned": 0.0, "tuned, delta": DELTA}
 """Clipped gradient descent with the best of `GRID` on the *test risk*: no private procedure."""
 GRID = tuple(product((1.5, 3.0, 6.0), (100,), (0.1, 0.3)))
-"""Level, steps, step size."""
+"""Settings of the tuned descent: clipping level, number of steps, step size."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Task:
         return found
 
     def _excess(self, risk: "_Fresh", plan: LinearModelPlan, method: int) -> Estimate:
-        """Mean over the runs; all methods see the same records."""
+        """Return the mean excess over the runs; all methods see the same records."""
         found = []
         for run in range(self.runs):
             rng, _ = streams(self.seed, 1, run, self.n)
@@ -140,7 +140,7 @@ class Task:
 
 
 class _Fresh:
-    """Excess risk on fresh records, the same for all."""
+    """Excess risk on fresh records, which are the same for all methods."""
 
     def __init__(self, design: Design, rng: np.random.Generator) -> None:
         self._loss = design.loss(1e100)

@@ -18,11 +18,11 @@ from dpconvex_experiments.reference.lower_bound import LinearLoss
 from dpconvex_experiments.shared import lines, panels, streams, unit_vectors
 
 LENGTH = 1e4
-"""Where records are clipped: far beyond all; the level's price of it is a logarithm of a logarithm."""
+"""Records are clipped to this length, far above any of theirs; its cost is a logarithm of its logarithm."""
 MOST = 4.0
-"""Largest order of which the plan that knows moments is told: its constants are not meant for larger ones."""
+"""Largest order of a moment that the plan for known moments is told: its constants are not meant for larger orders."""
 SHARES, STRONG = (1.0, 4.0, 16.0), 0.9
-"""Strengths of the signal at which the excess is measured: multiples of the rate, and a strong one."""
+"""Strengths of the signal at which the excess is measured: multiples of the rate, and a strong signal."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Law:
         return (self.least / above) ** self.tail * above / (self.tail - 1) + max(self.least - level, 0.0)
 
     def unit(self, n: int, dim: int, epsilon: float) -> float:
-        """Return both terms of the rate."""
+        """Return the rate, the sum of its private and its statistical term."""
         return rate(self.k, dim, n, epsilon) + DIAMETER / math.sqrt(n)
 
 

@@ -170,7 +170,7 @@ def rates(setting: Setting, anchors: Anchors) -> Outcome:
 # X2: error of one regularized problem's private minimizer, by one output perturbation and by the paper's two.
 
 DIM, EPSILON, L2 = 10, 1.0, 100.0
-"""The ridge is so large that all points lie inside the ball: errors times it do not depend on it."""
+"""With a ridge this large all points lie inside the ball, so an error times the ridge does not depend on the ridge."""
 QUANTILE = 0.7
 """The probability with which the paper's Proposition 3.2 holds."""
 

@@ -19,9 +19,9 @@ from dpconvex_experiments.heavy_tails.rates import PAPER
 from dpconvex_experiments.reference.extensions import FixedSteps
 from dpconvex_experiments.shared import streams
 
-LEVEL, RIDGE, ACCURACY = 1.0, 1.0, 2.0  # C, lambda, and tau in units of C / (lambda m)
+LEVEL, RIDGE, ACCURACY = 1.0, 1.0, 2.0  # level C, ridge lambda, and tau in C / (lambda m)
 WAYS = ("extension", "structured", "joint", "fixed_steps", "truncated")
-FINE, DRAWS = 100.0, 400  # how much closer the points are that others are compared with; of the noise, at epsilon = 1
+FINE, DRAWS = 100.0, 400  # reference points are FINE times as accurate; draws of the noise, at epsilon = 1
 EXPONENTS = {"fixed_steps": 2.0, "printed_steps": 4.0}
 
 

@@ -32,7 +32,7 @@ ATTACKS = (0.0, 0.02, 0.05, 0.1)
 EPSILONS = (0.5, 1.0, 4.0, math.inf)
 DIM, RADIUS = 10, 5.0
 TRUTH = 6 * np.array([1.0, 1.0, *[0.25] * (DIM - 2)])
-"""Two strong features and many weak ones: what an attack on every feature at once makes worthless."""
+"""Coefficients of two strong features and many weak ones; an attack on all features makes the weak ones worthless."""
 
 
 @dataclass(frozen=True)

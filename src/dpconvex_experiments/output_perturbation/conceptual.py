@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 RIDGE, MINIMUM, BLOCK = 0.1, 0.337, 10
 METHODS = ("whole ball", "localized", "output perturbation")
 THEORY: dict[str, tuple[float, float]] = dict(zip(METHODS, ((-1.2, -0.7), (-2.2, -1.4), (-1.02, -0.98)), strict=True))
-"""Exponents -1, -2 and -1; the logarithms of grids and radii bend the first two."""
+"""Limits around the exponents -1, -2 and -1 of the theory; logarithms of grids and radii change the first two."""
 
 
 @experiment(
@@ -94,7 +94,7 @@ def _excess(w: Floats, l2: float) -> float:
 # E15: the worst objective for the diameter mechanism is a cone, and no other known mechanism was asked for.
 
 RATIOS = (1.0, 2.0, 5.0, 10.0, 50.0)
-"""Of epsilon to d: below 2 the bound says nothing."""
+"""Ratios of epsilon to d that are measured; below 2 the bound says nothing."""
 DEPTHS = np.linspace(0.0, 1.0, 6)
 
 

@@ -107,9 +107,9 @@ def _judged(dim: int, points: Floats) -> tuple[Check, ...]:
 SHOWN = (0.1, 0.5, 1.0, 10.0)
 NOMINAL = 1e-6
 PRINTED = {(6, 1.0): (14, 23), (8, 1.0): (3_900, 6_100), (6, 10.0): (580, 920), (8, 10.0): (225_000, 355_000)}
-"""A quarter below and above what the algorithms as printed had when this was written."""
+"""Limits of true over nominal delta, by (printed algorithm, epsilon): a quarter around the values once measured."""
 TOO_FAR = 1 + math.sqrt(2)
-"""Move of the solver's point in units of what Algorithm 8 as printed charges, at its own accuracy L^2/(mu n^2)."""
+"""How far the solver's point moves at the accuracy L^2/(mu n^2), over what Algorithm 8 as printed charges for it."""
 
 
 @experiment("output-perturbation/e2-gaussian", "Lowy and Razaviyayn, Theorem B.1; Algorithms 6 and 8 (errata P2, P3)")
@@ -274,9 +274,9 @@ def _moved(plan: OutputPerturbationPlan, X: Floats, y: Floats, other: Floats) ->
 
 N, L2 = 3, 4.0
 LIMITS = {"exact minimizer": (0.6, 1.0), "solver radius charged": (0.4, 1.0), "mutant: half the noise": (1.0, 2.0)}
-"""Of the epsilon that is proved, as a share of what is claimed."""
+"""Limits of the epsilon that each attack proves, as a share of the claimed epsilon."""
 DELTA = 0.05
-"""Large, so that the best events are frequent enough to be counted."""
+"""Delta of the promises: so large that the best events are frequent enough to be counted."""
 
 
 @dataclass(frozen=True)
@@ -384,7 +384,7 @@ NONSMOOTH: tuple[Solver, ...] = (
     *(Guaranteed(StochasticSubgradient(), SmoothedAcceleratedGradient()), SmoothedAcceleratedGradient()),
 )
 SHARE = {True: 0.01, False: 0.1}
-"""Radius over half the sensitivity, for smooth and other losses: what plans ask for."""
+"""Solver radius over half the sensitivity, as plans ask for it: for smooth losses (True) and for others."""
 
 
 @dataclass(frozen=True)

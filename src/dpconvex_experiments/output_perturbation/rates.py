@@ -44,12 +44,12 @@ class _Point:
 
     @property
     def lipschitz(self) -> float:
-        """Of F over the unit ball, which holds the minimizer."""
+        """Lipschitz constant of F over the unit ball, which holds the minimizer."""
         return 1 + self.kappa
 
     @property
     def sensitivity(self) -> float:
-        """Proposition 2.2 as the paper has it, regularizer included."""
+        """Sensitivity by Proposition 2.2 as the paper has it, regularizer included."""
         return 2 * self.lipschitz / self.n
 
     @property
@@ -62,12 +62,12 @@ class _Point:
 
     @property
     def printed(self) -> float:
-        """Corollary 2.2.2."""
+        """Excess risk bound of Corollary 2.2.2."""
         return 4 * self.kappa * self.lipschitz**2 * (privacy_ratio(self.dim, self.epsilon, self.delta) / self.n) ** 2
 
     @property
     def without_dimension(self) -> float:
-        """Proposition 2.6 for delta > 0 as printed."""
+        """Excess risk bound of Proposition 2.6 for delta > 0, as printed."""
         return self.kappa / 2 * energy(1, self.epsilon, self.delta) * self.sensitivity**2
 
     def excess(self, count: int, source: SeededSource) -> Floats:

@@ -160,7 +160,7 @@ class _Case:
 
 CASES = (
     _Case("logistic", LogisticLoss(), 2, 50_000, 4_000),
-    # Small: rounding keeps solver radii from shrinking with the sensitivity where losses are not smooth.
+    # This case is small because rounding keeps solver radii from shrinking with the sensitivity of nonsmooth losses.
     _Case("absolute", AbsoluteLoss(0.25), 1, 500, 500),
 )
 

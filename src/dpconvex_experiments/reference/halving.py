@@ -36,8 +36,8 @@ from dpconvex.problems import PointDomain
 from dpconvex.randomness import BitSource
 from dpconvex_experiments.reference.location import MOST_STEPS, check, descend, plan_constant_steps
 
-MAX_RECORDS = 50_000  # Most records: a few minutes for 50 coordinates
-SHIFT, PRINTED = 18.0, 3.0  # Of the threshold; the printed sensitivity
+MAX_RECORDS = 50_000  #: Largest number of records: a search takes a few minutes for 50 coordinates.
+SHIFT, PRINTED = 18.0, 3.0  #: Factor in the threshold's shift; sensitivity, as printed.
 FAILURE = 0.05
 """Probability behind the shift, as the papers report; a usual delta lifts the threshold above n for 1,000 records."""
 RADIUS_SHARE, START_SHARE, START_STEPS = 0.1, 1 / 3, 1000
@@ -77,8 +77,8 @@ class HalvingCenter(OfGradients, CenterFinder):
 
     domain: PointDomain
     n: int
-    gradients: NoisyGradients  #: of all rounds
-    mu: float  #: what they cost together
+    gradients: NoisyGradients  #: noisy gradients of all rounds
+    mu: float  #: the cost of all gradients together
 
     def describe(self) -> Mapping[str, Any]:
         return {"warm_gradients": self.gradients.times}

@@ -49,10 +49,10 @@ LEMMA = "the mean of n points of a ball moves by at most 2 R / n, plus rounding"
 MOST_STEPS = 1000
 RANK = Sensitivity(1.0, "linf", "replacing a value changes how many lie below any given number by at most 1")
 
-_BITS = 62  # of the first look at a uniform number
+_BITS = 62  #: Number of bits of a uniform number that are drawn first.
 _ERROR = 2.0**-36
-"""Of a mass, relative: its logarithm is a sum of three numbers below 2^12, each to four units or better."""
-_WORD = 32  # bytes of a further look
+"""Relative error of a mass, whose logarithm is a sum of three numbers below 2^12, each to four units or better."""
+_WORD = 32  #: Number of bytes that are drawn each time more bits are needed.
 
 
 def check(n: int, privacy: PrivacyParams, *, pure: bool = False) -> None:
@@ -65,7 +65,7 @@ def check(n: int, privacy: PrivacyParams, *, pure: bool = False) -> None:
 
 @dataclass(frozen=True)
 class OneStagePlan(LocationPlan):
-    """What plans without stages share."""
+    """The fields and methods that plans without stages share."""
 
     domain: PointDomain
     n: int

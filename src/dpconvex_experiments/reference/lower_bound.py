@@ -15,7 +15,7 @@ from dpconvex.problems.linear.problem import LinearModelProblem
 
 RADIUS = 1.0
 MOST = 10_000
-"""Largest number of records that show the direction, among which the hardest is sought; about d log 2/epsilon is."""
+"""The hardest p is sought for up to this many records that show the direction; it has about d log 2/epsilon."""
 
 
 @final
@@ -118,7 +118,7 @@ def heavy_tailed_lower_bound(
     order : float, default=2
         k, above 1.
     seed : int, default=0
-        Of the direction and the records: public numbers, no part of anybody's privacy.
+        Seed of the direction and the records, which are public.
 
     Examples
     --------

@@ -129,10 +129,10 @@ class ShiftedMeanLoss(SaddleLoss):
     the records, shortened by s. With a concavity c the norm becomes Huber's, and G is smooth.
     """
 
-    domain: DataDomain  #: of the records, which are points
+    domain: DataDomain  #: domain of the records, which are points
     bound: float  #: largest length s of an attack, or largest entry where `norm` is ``"linf"``
     concavity: float = 0.0  #: at least 0
-    norm: str = "l2"  #: of the attacks
+    norm: str = "l2"  #: norm in which attacks are bounded
     name = "shifted mean"
     parameter_smoothness = 1.0
     cross_smoothness = 1.0
@@ -213,4 +213,4 @@ class QuadraticGame(SimplexSaddle):
 
 
 CONVEX_FUNCTIONS: tuple[type[ConvexFunction], ...] = (LogLinearDensity, MaxRisk, ShiftedMeanLoss)
-"""Those of this file that are functions of parameters."""
+"""The classes of this file that are functions of parameters."""

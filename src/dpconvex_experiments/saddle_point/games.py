@@ -19,7 +19,7 @@ from dpconvex_experiments.shared import lines
 
 PAPER = "Gonzalez, Guzman and Paquette 2024, Mirror Descent Algorithms with Nearly Dimension-Independent Rates"
 DELTA = 1e-6
-_ROWS = 2**22  # entries of a game drawn at a time
+_ROWS = 2**22  #: Number of entries of a game that are drawn at a time.
 
 
 def noise(*key: int) -> SeededSource:
@@ -197,7 +197,7 @@ def rates(setting: Setting, anchors: Anchors) -> Outcome:
 # What the accountant and the tuning of constants are worth: steps and gaps.
 
 SPECIFIED = {(0.5, 1e-6): 0.2305, (1.0, 1e-6): 0.4414, (2.0, 1e-6): 0.840, (4.0, 1e-6): 1.578, (8.0, 1e-6): 2.902}
-"""Root of 8 rho, from the specification's table, section 2.1."""
+"""The square root of 8 rho by (epsilon, delta), from the table in section 2.1 of the specification."""
 INFORMATIVE = 5
 
 

@@ -52,7 +52,7 @@ FAMILIES: dict[str, tuple[Family, float]] = {
     "random signs": (signs, 15.0),
     "few rows, fixed": (few, math.nan),
 }
-"""Of games, and c: differences of payoffs shrink like ``c/sqrt(n)``, which was found to be the hardest of a grid."""
+"""Families of games, each with c: payoffs differ by ``c/sqrt(n)``, and this c was the hardest of a grid."""
 
 
 def gaps(plan: SaddlePlan, family: str, key: tuple[int, ...], runs: int, harder: float = 1.0) -> list[float]:
@@ -198,7 +198,7 @@ def boosted_bound(setting: Setting, anchors: Anchors) -> Outcome:
 # Algorithms 3 and 5 and Theorem 1.1: the largest mean error over signals that do not depend on n.
 
 STRENGTHS = (0.2, 0.4, 0.8)
-"""What the hidden vertex loses less: for a fixed signal a method may be faster than the rate, never for all."""
+"""How much less the hidden vertex loses. For one fixed signal a method may be faster than the rate, never for all."""
 CELLS, QUERIES = 256, 50
 
 
@@ -239,7 +239,7 @@ METHODS: dict[str, tuple[Callable[[int, float, tuple[int, ...]], float], int, tu
     "Algorithm 5": (_anytime_excess, 12, (2_000, 16_000), (2_000, 8_000, 32_000, 128_000)),
     "Theorem 1.1": (_synthetic_error, 8, (1_000, 8_000), (1_000, 8_000, 64_000)),
 }
-"""By name: one run, how many, and sizes of the quick and of the full form."""
+"""For each method: a function that makes one run, the number of runs, n in the quick form and n in the full form."""
 
 
 @experiment("saddle-point/exponents", f"{PAPER}, Theorems 1.1, 3.14 and 4.2")

@@ -20,7 +20,7 @@ from dpconvex_experiments.shared import largest_error, lines
 ANSWERING = ("query_noise", "mwem", "saddle_point")  # methods for queries of any form
 
 ZERO = 0.225
-"""What the zero vector loses."""
+"""Excess risk of the zero vector."""
 METHODS = {
     "Frank-Wolfe": "frank_wolfe",
     "anytime (Alg. 5)": "anytime_mirror_descent",

@@ -23,7 +23,7 @@ DIM, USERS, RADIUS, EPSILON = 10, 2000, 3.0, 2.0
 TRUTH = np.full(DIM, 2.0 / math.sqrt(DIM))
 LOSS = LogisticLoss()
 CROSSINGS = {(1000, 4.0): (32, 128), (2000, 2.0): (32, 128), (2000, 8.0): (16, 64), (20_000, 1.0): (32, 128)}
-"""Half and twice of what plans said when this was written."""
+"""Limits of records per user at the crossing, by (n, epsilon): half and twice the plans' when this was written."""
 Method = Callable[[LinearModelProblem, PrivacyParams], LinearModelPlan]
 
 
@@ -42,7 +42,7 @@ METHODS: Mapping[str, Method] = {
     "one pass": plan_phased,
     "group": partial(group_privacy.plan, planner=registry.plans),
 }
-"""By name: the accelerated method with three guards, descent with short clips, phased SGD, a method for records."""
+"""Methods: the accelerated one with three guards, descent with two clips, phased SGD, and group privacy."""
 
 
 def crossing(n: int, epsilon: float, dim: int) -> int | None:

@@ -40,10 +40,10 @@ def same_size(n: int, m: int) -> UserGroups:
 # X7 and X8: worst excess of the accelerated method over signal strengths, against n, m, epsilon and d.
 
 STRENGTHS = (0.5, 1.0, 2.0, 8.0)
-"""Lengths of the mean record, in units of the plan's bound; the last one leaves noise and nothing else."""
+"""Lengths of the mean record, in units of the plan's bound; with the last one the excess is the noise's alone."""
 THEORY = {"n": -1.0, "n, threshold": -1.0, "m": -0.5, "epsilon": -1.0, "d": 0.5}
 LIMITS = {"n": (-1.15, -0.9), "n, threshold": (-1.15, -0.9)}
-"""Of exponents where not 0.2 around theory."""
+"""Limits of exponents that differ from the usual ones, which are 0.2 around `THEORY`."""
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,12 @@ class Point:
 
     @property
     def words(self) -> str:
-        """For the names of checks."""
+        """The setting in words, for the names of checks."""
         tested = "" if self.test == "tested" else f", {self.test}"
         return f"n = {self.n}, m = {self.m}, d = {self.d}, epsilon = {self.epsilon:g}{tested}"
 
     def streams(self, seed: int, run: int) -> tuple[np.random.Generator, SeededSource]:
-        """Coins for data and for noise."""
+        """Return the random numbers of the data and of the noise."""
         return streams(seed, run, self.n, self.m, self.d, int(8 * self.epsilon), len(self.test))
 
 
@@ -223,7 +223,7 @@ def one_pass(setting: Setting, anchors: Anchors) -> Outcome:
 # Remark 3.6: strongly convex losses, on the population, where privacy is what costs.
 
 RIDGE, PULL = 0.5, 0.25
-"""Weight of the ridge, and length of the mean record: the minimizer lies half way to the border."""
+"""Weight of the ridge, and length of the mean record; the minimizer lies halfway to the border of the ball."""
 
 
 def ridge_excess(point: Point, runs: int, seed: int) -> tuple[Estimate, float]:
@@ -306,7 +306,7 @@ EXPONENTS = {
     "m, kinks": 5 / 4,
     "n, calibrated": 9 / 8,
 }
-"""Exponents: d = n, epsilon = 1; Theorem 3.2 with beta = 1e4, Theorem 4.1."""
+"""Exponents of the number of gradients for d = n, epsilon = 1: Theorem 3.2 with beta = 1e4, Theorem 4.1."""
 
 
 def counted(n: float, m: float, smoothness: float) -> float:

@@ -29,7 +29,7 @@ class Crowd:
 
     hostile: float = 0.0  #: share of users whose records are all the same one, far from what the model says
     spread: float = 0.0  #: standard deviation of the users' own coefficients around the common ones, in each coordinate
-    # 0: all users have `M` records; else sizes are ``M`` times a Pareto variable of mean 1 and this shape
+    # If 0, all users have `M` records; else sizes are ``M`` times a Pareto variable of mean 1 with this shape.
     tail: float = 0.0
 
     def draw(self, rng: np.random.Generator) -> tuple[Floats, Floats, UserGroups]:

@@ -46,13 +46,13 @@ from dpconvex.solvers.base import Start
 from dpconvex_experiments.audit.neighbors import linear_subject, record_pairs
 from dpconvex_experiments.audit.target import Builder, Pair, Subject, Use, builder, targets
 
-N = 3  #: Records: few, so that one of them moves the result far.
-SEARCHED = 6  #: Records of a search, two of them held out: one of them moves a score far.
+N = 3  #: Number of records: so few that one of them moves the result far.
+SEARCHED = 6  #: Number of records of a search. Two of them are held out, so one record moves a score far.
 CAP = 1 / (1 + math.e)
-"""Largest slope of a capped logistic loss: below 1/2, so that opposite records attain it at once; kink at margin 1."""
+"""Largest slope of a capped logistic loss. It is below 1/2, so opposite records both attain it; kink at margin 1."""
 RIDGE = 4.0
 """Weight of the ridge over the square of the features' bound: margins stay in the linear part of the hinge."""
-SHARE = 1e-3  #: Of a wrong solver's radius, for the solver underneath.
+SHARE = 1e-3  #: Share of the radius of `WorstSolver` that its inner solver is given.
 
 
 def linear_problem(loss: LinearModelLoss, bound: float, n: int = N, records: int | None = None) -> LinearModelProblem:

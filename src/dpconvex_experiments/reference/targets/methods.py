@@ -16,8 +16,8 @@ from dpconvex_experiments.reference import group_privacy, halving
 from dpconvex_experiments.reference.targets.erm import RIDGE, linear_problem
 from dpconvex_experiments.reference.targets.location import located, point_domain
 
-POINTS = 8  #: Few, so that one has much weight.
-FEW = 12  #: Gradients of a warm start that would take a thousand: all of them are charged alike, and runs are short.
+POINTS = 8  #: Number of points: so few that one of them has much weight.
+FEW = 12  #: Number of gradients of a warm start, instead of a thousand: all are charged alike, and runs are short.
 
 
 def _grouped(privacy: PrivacyParams, bound: float) -> Subject:

@@ -25,8 +25,8 @@ from dpconvex_experiments.reference.objectives import QuadraticGame
 
 _KEYS = (71.3, 88.1, 57.9, 63.7)
 _SEED = 0
-_FEW = 8  #: Steps of methods that would take hundreds: every step is charged alike, and runs are short.
-_ANY_STEP = 1e9  #: Step sizes that only privacy keeps small.
+_FEW = 8  #: Number of steps, instead of hundreds: every step is charged alike, and runs are short.
+_ANY_STEP = 1e9  #: A step size so large that privacy alone limits the steps.
 
 
 @final
@@ -37,12 +37,12 @@ class _SignTable:
     bound: float
 
     def gradients(self, u: Floats, v: Floats, records: Array) -> tuple[Array, Array]:
-        """``FAR`` times too long, so that clipping is seen."""
+        """Return gradients ``FAR`` times too long, so that missing clipping is noticed."""
         phase = _KEYS[0] * records[:, :1] + _KEYS[1] * u[0] + _KEYS[2] * v[0] + _KEYS[3] * np.arange(2)
         return FAR * self.bound * records[:, 1:] * np.sign(np.sin(phase)), np.zeros((len(records), 1))
 
     def values(self, u: Floats, v: Floats, records: Array) -> Array:
-        """Bounded by 1."""
+        """Return values between -1 and 1."""
         return np.sin(_KEYS[0] * records[:, 0] + u[0])
 
 
