@@ -15,7 +15,8 @@ expect after a look, and the caps that are tried, with the first setting.
 
 Printed for each setting of `algorithms/erm/two_stage/ranges.py`, and by width: the geometric mean of the ratios, also
 for each epsilon, the median, the share of cells that are worse by 5 %, and the worst ratio. The last lines judge each
-table by the setting that is best for all *other* tables. Fits are seeded, hence not private.
+table by the setting that is best for all *other* tables. ``--today`` measures the settings that are used now alone.
+Fits are seeded, hence not private.
 """
 
 from __future__ import annotations
