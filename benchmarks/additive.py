@@ -67,6 +67,12 @@ def rows(frame, chosen: np.ndarray):
     return frame.iloc[chosen] if hasattr(frame, "iloc") else frame.take(chosen)
 
 
+def split_of(count: int, seed: int, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return positions of a fifth of the records, held out, and of at most `most` others, for training."""
+    order = np.random.default_rng(seed).permutation(count)
+    return order[: count // 5], order[count // 5 :][:most]
+
+
 DELTA = 1e-6  #: Delta of DP-EBM; our fits spend none.
 
 
@@ -115,8 +121,7 @@ def measure_peers(name: str, epsilons, splits: int, most: int) -> list[dict]:
         for rate in RATES[which]:
             tried.append([])
             for seed in range(splits):
-                order = np.random.default_rng(seed).permutation(len(y))
-                test, train = order[: len(y) // 5], order[len(y) // 5 :][:most]
+                test, train = split_of(len(y), seed, most)
                 asked = epsilon, seed, which.endswith("shipped"), rate
                 if asked not in known:
                     start = time.perf_counter()
@@ -145,8 +150,7 @@ def measure_best(name: str, epsilons, splits: int, most: int) -> list[dict]:
     )  # fmt: skip
     models = {"linear": linear, "additive": boosted(interactions=0, n_jobs=1, random_state=0, feature_types=kinds)}
     for seed, (which, model) in product(range(splits), models.items()):
-        order = np.random.default_rng(seed).permutation(len(y))
-        test, train = order[: len(y) // 5], order[len(y) // 5 :][:most]
+        test, train = split_of(len(y), seed, most)
         start, X = time.perf_counter(), inputs[which]
         fitted = clone(model).fit(rows(X, train), y[train])
         row = {"table": name, "epsilon": None, "model": f"best {which}", "seed": seed, "knots": 0}
@@ -175,8 +179,7 @@ def measure(name: str, epsilons, splits: int, most: int, asked=lambda schema: sc
     schema, frame = table_of(name)
     n, kind, found = len(frame), "numbers" if schema.target.numeric else "classes", []
     for seed in range(splits):
-        order = np.random.default_rng(seed).permutation(n)
-        test, train = rows(frame, order[: n // 5]), rows(frame, order[n // 5 :][:most])
+        test, train = (rows(frame, chosen) for chosen in split_of(n, seed, most))
         truth = schema.encode_target(test)
         for epsilon in epsilons:
             for which, model in MODELS[kind].items():

@@ -81,7 +81,7 @@ def chosen_once(registry: Registry, *asked: Any) -> Any:
     """
     key = (id(registry), *asked)
     try:
-        if profiles._WORK.get() or hash(key) is None:
+        if profiles.WORK.get() or hash(key) is None:
             return _choose(registry, *asked)
     except TypeError:  # facts of a caller's own that have no hash
         return _choose(registry, *asked)

@@ -39,6 +39,8 @@ def engine_for(path: Path, engine: str | None, address: str | None = None, memor
     for name, value, where in (("address", address, CLUSTERS), ("memory", memory, ("local",))):
         if value is not None and chosen not in where:
             raise InvalidParameterError(name, value, f"is for the engine {' or '.join(where)}", f"Leave out --{name}")
+    if chosen in CLUSTERS and str(path).lower().endswith((".csv", ".tsv", ".gz")):
+        raise InvalidParameterError("engine", chosen, "reads Parquet files", "Use --engine local, or convert them")
     return chosen
 
 
@@ -48,17 +50,14 @@ def opened_table(
 ) -> Iterator[Callable[[], Any]]:
     """Open files and reach the engine; yield a function that reads the table, to be called once a run has paid."""
     from dpconvex.data import open_files, read_table
-    from dpconvex.data.read import CsvFiles
     from dpconvex.problems.data.sources.arrow import MEMORY
     from dpconvex.problems.data.sources.cluster import opened as on_engine
 
     chosen = engine_for(path, engine, at, memory)
-    opened: Any = None if chosen == "memory" else open_files(path, schema)
+    opened: Any = open_files(path, schema) if chosen == "local" else None
     with ExitStack() as stack:
         if memory is not None:
             stack.callback(MEMORY.reset, MEMORY.set(read_bytes(memory)))
-        if chosen in CLUSTERS and isinstance(opened, CsvFiles):
-            raise InvalidParameterError("engine", chosen, "reads Parquet files", "Use --engine local, or convert them")
         if chosen in CLUSTERS:
             yield stack.enter_context(on_engine(str(path), chosen, at, schema.column_names()))
         else:

@@ -117,10 +117,10 @@ def check_table(path: str | PathLike[str], schema: Schema | None = None) -> None
     places = _files(path)
     if schema is not None and any(map(os.path.isdir, places)):
         opened = open_files(path, schema)
-        places = opened.files if isinstance(opened, CsvFiles) else []
         if not isinstance(opened, CsvFiles):  # names of folders may be columns
             _checked_names(path, opened.schema.names, schema.column_names())
-            _check_types(opened.schema, schema)
+            return _check_types(opened.schema, schema)
+        places = opened.files
     for each in places:
         _checked_names(each, read_header(each), None if schema is None else schema.column_names())
         if schema is not None and _parquet(each):

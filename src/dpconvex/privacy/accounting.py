@@ -21,7 +21,7 @@ import numpy as np
 from dpconvex import _rounding
 from dpconvex.errors import UnsupportedEventError
 from dpconvex.privacy.events.base import Event, Parts
-from dpconvex.privacy.profiles import charge, epsilon_of, mixed_delta, zcdp_delta
+from dpconvex.privacy.profiles import WORK, Work, charge, epsilon_of, mixed_delta, zcdp_delta
 
 Counted = tuple[Event, int]  #: An event and the number of times it is used
 MOST_PURE = 4
@@ -213,15 +213,15 @@ def _pld(events: Sequence[Counted]):
         uses = f"{sum(times for part, times in parts if part.pure)} pure uses, and Gaussian ones of mu={whole.mu:.3g}"
         raise UnsupportedEventError(f"{uses}: their losses need a grid of too many points")
     pure = tuple((_rounding.float_up(part.pure), times) for part, times in parts if part.pure)
-    work = 1000 + 4 * min(reach / step, MOST_GAUSSIAN) + many
-    return _composed(whole.mu, pure, max(step, reach / MOST_GAUSSIAN), work)
+    return _composed(whole.mu, pure, max(step, reach / MOST_GAUSSIAN), WORK.get())
 
 
 @lru_cache(maxsize=4)  # ledgers ask for the same composition again, and one takes seconds where losses are large
-def _composed(mu: float, pure: tuple[tuple[float, int], ...], step: float, work: float):
+def _composed(mu: float, pure: tuple[tuple[float, int], ...], step: float, _limit: Work | None):
     from dp_accounting.pld import common, privacy_loss_distribution
 
-    charge(work)
+    # Each limit pays anew: what it allows must not depend on what was priced before it.
+    charge(1000 + (4 * mu * (mu + 20) + sum(2 * times * epsilon for epsilon, times in pure)) / step)
     total = privacy_loss_distribution.identity(step)
     if mu:
         deviation = 1 / mu * (1 - 1e-15)

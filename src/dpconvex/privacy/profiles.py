@@ -24,30 +24,30 @@ from dpconvex._types import Floats
 from dpconvex.errors import UnsupportedEventError
 
 
-@dataclass
+@dataclass(eq=False)
 class Work:
     """The computing that pricing events may still take; prices are refused when it is used up."""
 
     left: float  #: about microseconds; below 0 once a price was refused
 
 
-_WORK: ContextVar[Work | None] = ContextVar("work", default=None)  #: Set inside `limited`; None: without limit
+WORK: ContextVar[Work | None] = ContextVar("work", default=None)  #: Set inside `limited`; None: without limit
 
 
 @contextmanager
 def limited(work: float) -> Iterator[Work]:
     """Let prices inside the block take `work` (about microseconds) together, counted alike on every machine."""
     own = Work(work)
-    token = _WORK.set(own)
+    token = WORK.set(own)
     try:
         yield own
     finally:
-        _WORK.reset(token)
+        WORK.reset(token)
 
 
 def charge(work: float) -> None:
     """Count `work` that is about to be done; raise `UnsupportedEventError` if `limited` does not allow it."""
-    allowed = _WORK.get()
+    allowed = WORK.get()
     if allowed is None:
         return
     if not work <= allowed.left:

@@ -311,7 +311,7 @@ def _differences(stated: Any, planned: Any, path: Keys, slack: float) -> Iterato
     elif type(stated) is float and type(planned) is float:
         if not abs(stated - planned) <= slack * abs(planned):
             yield path, stated, planned
-    elif stated != planned or {type(stated), type(planned)} not in ({type(planned)}, {int, float}):
+    elif stated != planned or isinstance(stated, bool) != isinstance(planned, bool):
         yield path, stated, planned
 
 
