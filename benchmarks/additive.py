@@ -1,4 +1,4 @@
-"""Additive models beside linear ones, as they come: held-out log-loss and AUC, or R^2, and seconds of a fit.
+"""Compare additive with linear models at their defaults: held-out log-loss and AUC, or R^2, and seconds of a fit.
 
     python benchmarks/additive.py [--tables adult flights fertility spambase diamonds] [--splits 5] [--epsilons 0.1 1]
         [--json FILE]
@@ -6,16 +6,17 @@
     python benchmarks/additive.py --open --tables adult --json OPEN  # no ranges declared
     python benchmarks/additive.py --summary FILE BEST OPEN [--picture PICTURE]  # excess over the best additive model
 
-Pure epsilon, declared ranges, everything planned from public facts. A fifth of each table is held out. Fits are seeded,
-hence not private: this measures accuracy on public data.
+Epsilon is pure, ranges are declared, and everything is planned from public facts. A fifth of each table is held out.
+Targets that are numbers have the squared error over the variance as loss. Fits are seeded, hence not private: this
+measures accuracy on public data.
 
-With ``--peers`` DP-EBM of `interpret` stands beside them, at delta 1e-6, with the same declared ranges, at its defaults
-and "tuned": with the best of some learning rates on the answer, which is not private and flatters it.
-Its promise is for a record that is added or removed. A replaced record may move a sum of residuals by twice as much, so
-"DP-EBM" has twice the noise that it ships with at this budget, and thereby our relation; "as shipped" has its own.
+With ``--peers`` DP-EBM of `interpret` is fitted too, at delta 1e-6, with the same declared ranges: at its defaults, and
+"tuned", with the learning rate that is best on the held-out records, which is not private and favors it. Its promise is
+for a record that is added or removed. A replaced record may move a sum of residuals by twice as much, so "DP-EBM" gets
+twice the noise that it ships with at this budget, and thus our relation of neighbors; "as shipped" keeps its own noise.
 
-With ``--best`` models without privacy stand beside them: boosted additive ones of `interpret` (no pairs), and linear
-ones of scikit-learn with a ridge from cross-validation. ``--summary`` subtracts the loss of the former, split by split.
+With ``--best`` only models without privacy are fitted: boosted additive ones of `interpret` (without interactions), and
+linear ones of scikit-learn with a cross-validated ridge. ``--summary`` subtracts the loss of the former on each split.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def boosting(schema, epsilon: float, seed: int, shipped: bool, rate: float):
     """Return DP-EBM with the public facts of our schema."""
     from interpret.privacy import DPExplainableBoostingClassifier, DPExplainableBoostingRegressor
 
-    if not shipped:  # the budget at which it adds twice the noise
+    if not shipped:  # at this budget it adds twice the noise
         mu = gaussian_mu(epsilon, DELTA) / 2
         epsilon = brentq(lambda e: gaussian_mu(e, DELTA) - mu, 1e-4, epsilon)
     numeric = {column.name: (column.lower, column.upper) for column in schema.columns if column.numeric}
@@ -170,7 +171,7 @@ def scores(schema, model, X, y) -> dict[str, float]:
 
 
 def measure_open(name: str, epsilons, splits: int, most: int) -> list[dict]:
-    """Measure models of schemas without ranges but [0, 1]."""
+    """Measure fits to schemas whose columns declare no range, except [0, 1]."""
     found = measure(name, epsilons, splits, most, lambda schema: private_ranges.without(schema, target=False))
     return [row | {"model": f"{row['model']}, no ranges"} for row in found]
 
@@ -217,7 +218,7 @@ def excesses(every: list[dict]) -> dict[tuple, np.ndarray]:
 
 
 def summary(every: list[dict], picture: str | None) -> None:
-    """Print a line of Markdown for each table and epsilon, and draw them."""
+    """Print a line of Markdown for each table and epsilon, and draw the excesses if a picture is asked for."""
     found = excesses(every)
     tables = [name for name, model, _ in found if model == "best linear"]
     epsilons = sorted({epsilon for *_, epsilon in found if epsilon is not None})
@@ -255,11 +256,11 @@ if __name__ == "__main__":
     parser.add_argument("--tables", nargs="+", default=["adult", "flights", "fertility", "spambase", "diamonds"])
     parser.add_argument("--epsilons", nargs="+", type=float, default=[0.1, 0.3, 1.0, 3.0])
     parser.add_argument("--splits", type=int, default=5)
-    parser.add_argument("--most", type=int, default=10**9, help="Training records of a table, at most.")
-    parser.add_argument("--peers", action="store_true", help="DP-EBM too (pip install --no-deps interpret-core).")
+    parser.add_argument("--most", type=int, default=10**9, help="The largest number of training records of a table.")
+    parser.add_argument("--peers", action="store_true", help="Fit DP-EBM too (pip install --no-deps interpret-core).")
     parser.add_argument("--only-peers", action="store_true")
-    parser.add_argument("--open", action="store_true", help="Ours without any range but [0, 1] alone.")
-    parser.add_argument("--best", action="store_true", help="Models without privacy alone.")
+    parser.add_argument("--open", action="store_true", help="Fit only ours, with no declared range but [0, 1].")
+    parser.add_argument("--best", action="store_true", help="Fit only models without privacy.")
     parser.add_argument("--summary", nargs="+")
     parser.add_argument("--picture")
     parser.add_argument("--json")

@@ -1,4 +1,4 @@
-"""Choose what the plan of additive models guesses of shapes (`Guess` in `problems/linear/shapes.py`), without Adult.
+"""Choose what plans of additive models guess of shapes (`Guess` in `problems/linear/shapes.py`); Adult is not used.
 
     python benchmarks/additive_guess.py measure FILE [--tables NAME ...] [--seeds 2]
     python benchmarks/additive_guess.py choose FILE
@@ -9,9 +9,10 @@
 targets are made classes at a round number. ``choose`` plans with every guess of a grid and looks up the loss of the
 plan's choice; its regret is this loss less that of the best choice. For each table it prints the guess of the least
 mean regret on all other tables, and that guess's regret on this table. ``straight`` fits shapes and straight lines to
-the learning tables of the corpus, and prints for every rule of when shapes bend what it loses over the better of the
-two fits, in units of a constant's loss. ``monotone`` compares three ways to treat columns of these tables whose effect
-must be monotone: leave them as they are, take the nearest monotone shape with equal weights, and the library's way.
+the learning tables of the corpus. For every threshold that decides when shapes bend, it prints the loss above that of
+the better fit, in units of a constant's loss. ``monotone`` compares three ways to treat columns of these tables whose
+effect must be monotone: leave them as they are, take the nearest monotone shape with equal weights, and the library's
+way.
 Fits are seeded, hence not private: this measures accuracy on public data.
 """
 
@@ -174,7 +175,7 @@ THRESHOLDS = (0.0, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.13, 0.15, 0.2, 0.3
 
 
 def compare(found: list[dict]) -> None:
-    """Report what every threshold loses to the better of the two, and what is chosen without each table."""
+    """Print what every threshold loses over the better of the two fits, and the choices with each table left out."""
     for numbers in (False, True):
         rows = [row for row in found if row["numbers"] == numbers]
         if not rows:
@@ -259,8 +260,8 @@ if __name__ == "__main__":
     parser.add_argument("path")
     parser.add_argument("--tables", nargs="+", default=NAMES)
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--rows", type=int, default=20_000, help="of `straight`, at most")
-    parser.add_argument("--kinds", choices=("both", "classes", "numbers"), default="both", help="of `straight`")
+    parser.add_argument("--rows", type=int, default=20_000, help="``straight``: largest number of records")
+    parser.add_argument("--kinds", choices=("both", "classes", "numbers"), default="both", help="``straight``: targets")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     if arguments.what == "measure":

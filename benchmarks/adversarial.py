@@ -1,13 +1,13 @@
-"""Private adversarial training on real data: clean and robust accuracy, excess adversarial risk, solver work.
+"""Measure private adversarial training on real data: clean and robust accuracy, excess risk, and work of the solver.
 
     python benchmarks/adversarial.py [--norm l2] [--seeds 5] [--json FILE]
 
-Balanced Adult census data (as many people above 50,000 dollars as below), four numeric columns and marital status,
-logistic loss, pure epsilon, output perturbation with data-free settings. Attacks move the encoded features, in which a
-numeric column is 1 wide. Excess adversarial risk: mean worst-case log-loss on the training records, at the radius that
-was trained for, above that of the non-private robust minimizer (regularization 1e-5). Solver work: full passes over the
-data, and seconds of the solver alone, until the certificate reached the planned radius. Fits are seeded, hence not
-private: this measures public data.
+The data are the Adult census, balanced (as many people above 50,000 dollars as below), with four numeric columns and
+marital status. Models are logistic, fitted by output perturbation under pure epsilon; no setting depends on the data.
+Attacks move the encoded features, in which a numeric column is 1 wide. The excess adversarial risk is the mean
+worst-case log-loss on the training records, at the radius that was trained for, above that of the non-private robust
+minimizer (regularization 1e-5). The solver's work is the number of full passes over the data, and the seconds of the
+solver alone, until its certificate reaches the planned radius. Fits are seeded, hence not private: the data are public.
 """
 
 from __future__ import annotations

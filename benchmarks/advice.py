@@ -32,7 +32,7 @@ def main() -> None:
     tables, ratios = [], []
     for (table, _, _), rows in cases.items():
         measured = np.mean([row["excess"] for row in rows])
-        if measured > 0:  # else nothing is left to say at this number of records
+        if measured > 0:  # the logarithm below needs a positive ratio
             tables.append(table)
             ratios.append(np.log(measured / rows[0]["expected"]))
     names, logs, inside = np.array(tables), np.array(ratios), 0

@@ -5,8 +5,9 @@
 A pair consists of two requests for one answer; public facts say that the second should be as good as the first, or
 better. Both are fitted to tables of the learning half of `corpus.py`, at epsilon .1, .3, 1 and 3. The excess of a fit
 is its training loss less that of the best model of its kind without privacy, divided by the excess of a constant; an
-excess below .01 counts as .01. A line is printed for each pair: the geometric mean, over tables, of the second
-request's excess over the first's, with its standard error, and the worst cell. Fits are seeded, hence not private.
+excess below .01 counts as .01. A line is printed for each pair and kind of target: the geometric mean, over tables, of
+the second request's excess over the first's, with the standard error of its logarithm, the means by epsilon, the worst
+cell, and the number of cells in which both fits are the same. Fits are seeded, hence not private.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Case:
     name: str
     schema: Schema
     frame: pd.DataFrame
-    how: str = "loss"  #: "loss": squares or log-loss; "absolute": distances, or wrong labels
+    how: str = "loss"  #: "loss": squared error or log-loss; "absolute": absolute error, or the share of wrong labels
     best: float = field(init=False)
     constant: float = field(init=False)
 
@@ -86,7 +87,7 @@ class Case:
         return (self.loss(z) - self.best) / max(self.constant - self.best, 1e-12)
 
     def ask(self, epsilon: float, delta: float, seed: int, kind: Any = None, **options: Any) -> float:
-        """Return the excess of a fit; other schemas, frames, `X`, units (`scale`) and fit's options may be given."""
+        """Return the excess of a fit, perhaps with another schema, frame, `X`, unit of targets (`scale`) or options."""
         schema, frame = options.pop("schema", self.schema), options.pop("frame", self.frame)
         X, move, given = options.pop("X", None), options.pop("scale", None), options.pop("given", {})
         model = (kind or SMOOTH[self.kind])(epsilon, delta, random_state=seed, **options)
@@ -108,7 +109,7 @@ class Case:
 
 
 def case(name: str, rows: int, how: str = "loss") -> Case:
-    """Return a table of the corpus, with at most so many rows."""
+    """Return a table of the corpus, with at most `rows` rows."""
     table = corpus.load(name)
     return Case(name, table.schema, table.frame.iloc[:rows].reset_index(drop=True), how)
 
@@ -147,7 +148,7 @@ Narrow = Callable[[Case], Case | None]
 
 @dataclass(frozen=True)
 class Pair:
-    """Two ways to ask, on which tables."""
+    """Two ways to ask one question, and the tables on which both are compared."""
 
     name: str
     says: str
@@ -201,7 +202,7 @@ def never(column: Any) -> Any:
 
 
 def as_category(given: Case, epsilon: float, seed: int) -> float:
-    """0/1 columns declared as categories."""
+    """Ask with 0/1 columns that are declared as categories."""
     frame, columns = given.frame.copy(), []
     for column in given.schema.columns:
         if column.numeric and two_level(column):
@@ -213,7 +214,7 @@ def as_category(given: Case, epsilon: float, seed: int) -> float:
 
 
 def as_number(given: Case, epsilon: float, seed: int) -> float:
-    """Categories of two levels declared as numbers 0 and 1."""
+    """Ask with categories of two levels that are declared as numbers 0 and 1."""
     frame, columns = given.frame.copy(), []
     for column in given.schema.columns:
         if not column.numeric and column.block.size == 1:
@@ -230,7 +231,7 @@ def stepped(column: Any) -> Any:
 
 
 def whole_numbers(given: Case) -> Case | None:
-    """The case if it has a numeric column of whole numbers; only such columns get a step."""
+    """Return the case, or None if a column that would get a step of 1 has values that are not whole."""
     for column in given.schema.columns:
         if stepped(column) is not column:
             values = pd.to_numeric(given.frame[column.name]).dropna()
@@ -240,7 +241,7 @@ def whole_numbers(given: Case) -> Case | None:
 
 
 def units(given: Case, epsilon: float, seed: int) -> float:
-    """Target and numeric columns in other units."""
+    """Ask with the target and numeric columns in other units."""
     frame, target = given.frame.copy(), given.schema.target
     columns = []
     for column in given.schema.columns:
@@ -271,7 +272,7 @@ def weights(given: Case, epsilon: float, seed: int) -> float:
 
 
 def private_ranges(given: Case, epsilon: float, seed: int) -> float:
-    """Ask without ranges of numeric columns but [0, 1]."""
+    """Ask without ranges of numeric columns, except [0, 1]."""
     schema = altered(given.schema, lambda c: UnrangedColumn(c.name) if c.numeric and not two_level(c) else c)
     return given.ask(epsilon, 0.0, seed, schema=schema)
 

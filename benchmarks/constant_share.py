@@ -31,7 +31,7 @@ NAMES = [n for n in corpus.LEARNING if len(corpus.RECIPES[n].target.split()) == 
 
 
 def measured(name: str, given: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return a line a size and epsilon: what the best fit leaves, and the excess by share, of the target's variance."""
+    """Return a line for each size and epsilon: best loss, and excess by share, both over the target's variance."""
     table = corpus.load(name)
     target: Any = table.schema.target
     lines = []
@@ -58,7 +58,7 @@ def measured(name: str, given: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def show(lines: list[dict[str, Any]], shares: list[float]) -> None:
-    """Print what the shares lose."""
+    """Print what fits with each share lose."""
     names, first = sorted({line["table"] for line in lines}), str(shares[0])
     by: dict[str, dict[str, float]] = {}
     for share in map(str, shares):

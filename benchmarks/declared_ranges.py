@@ -2,6 +2,7 @@
 
     python benchmarks/declared_ranges.py target|columns|residuals [--seeds 5] [--rows 20000] [--tables NAME ...]
                                          [--delta 0] [--additive] [--today] [--json FILE]
+    python benchmarks/declared_ranges.py target --law
 
 Tables are the learning half of `corpus` and `corpus.MORE_NUMBERS`; a ratio is the training excess of
 ``algorithm="auto"`` with a look over that without one. An excess counts as at least .002 of a constant's, for smaller
@@ -15,8 +16,9 @@ expect after a look, and the caps that are tried, with the first setting.
 
 Printed for each setting of `algorithms/erm/two_stage/ranges.py`, and by width: the geometric mean of the ratios, also
 for each epsilon, the median, the share of cells that are worse by 5 %, and the worst ratio. The last lines judge each
-table by the setting that is best for all *other* tables. ``--today`` measures the settings that are used now alone.
-Fits are seeded, hence not private.
+table by the setting that is best for all *other* tables. ``--today`` measures only the settings that are in use.
+``--law`` makes no private fit: it prints how much more variance columns explain in the part of the target's range that
+is kept. Fits are seeded, hence not private.
 """
 
 from __future__ import annotations
@@ -139,7 +141,7 @@ def excess(
 
 
 def measured(name: str, given: argparse.Namespace) -> dict[str, list[float]]:
-    """Return log-ratios of the excess with a look to that without one, by setting: a number a width and epsilon."""
+    """Return, by setting, log-ratios of the excess with a look to that without: one for each width and epsilon."""
     table = corpus.load(name)
     table = replace(table, X=table.X[: given.rows], y=table.y[: given.rows], frame=table.frame[: given.rows])
     columns, known, found = given.of == "columns", facts(table), dict[str, list[float]]()
@@ -164,7 +166,7 @@ def measured(name: str, given: argparse.Namespace) -> dict[str, list[float]]:
 
 
 def residuals(name: str, given: argparse.Namespace) -> dict[str, list[float]]:
-    """Return log-ratios of the excess to that of the first of `RESIDUALS`, by setting: a number an epsilon."""
+    """Return, by setting, log-ratios of the excess to that of the first of `RESIDUALS`: one for each epsilon."""
     table = corpus.load(name)
     table = replace(table, X=table.X[: given.rows], y=table.y[: given.rows], frame=table.frame[: given.rows])
     known, found, usual = facts(table), dict[str, list[float]](), regressors.CAPS
@@ -182,14 +184,15 @@ def residuals(name: str, given: argparse.Namespace) -> dict[str, list[float]]:
 
 
 def settings(given: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """Return what is compared."""
+    """Return the settings that are compared."""
     return {"today": {}} if given.today else SETTINGS[given.of]
 
 
 def law(name: str, rows: int) -> list[float]:
-    """Return how much more of the range's square the best linear model explains in the part kept, as a logarithm.
+    """Return log-ratios of the variance that the best linear model explains, in the part kept over the whole range.
 
-    The part is that of the best score, without noise, at epsilon .3 and 1, where there are enough records for a look.
+    Variances are in units of the squared width of either. The part is the one with the best score, without noise, at
+    epsilon .3 and 1; an epsilon counts only if it is enough for a look.
     """
     table = corpus.load(name)
     target: Any = table.schema.target
@@ -213,13 +216,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("of", choices=("target", "columns", "residuals"))
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--rows", type=int, default=20_000, help="records of a table, at most")
+    parser.add_argument("--rows", type=int, default=20_000, help="the largest number of records of a table")
     parser.add_argument("--delta", type=float, default=0.0)
-    parser.add_argument("--additive", action="store_true", help="additive models")
-    parser.add_argument("--today", action="store_true", help="no other settings")
+    parser.add_argument("--additive", action="store_true", help="fit additive models")
+    parser.add_argument("--today", action="store_true", help="measure only the settings in use")
     parser.add_argument("--tables", nargs="+")
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--law", action="store_true", help="only what columns explain of the part that is kept")
+    parser.add_argument("--law", action="store_true", help="print only what columns explain in the part that is kept")
     given = parser.parse_args()
     warnings.simplefilter("ignore", DpconvexWarning)
     every = [name for name in (*corpus.LEARNING, *corpus.MORE_NUMBERS) if name not in corpus.MANY_CLASSES]
@@ -240,7 +243,7 @@ def main() -> None:
 
 
 def report(cells: dict[str, dict[str, list[float]]], widths: list[str]) -> None:
-    """Print means over tables, and what is left out of the choice."""
+    """Print means over tables, and means in which each table is left out of the choice of a setting."""
     shape = len(cells), len(widths), len(EPSILONS)
     labels = list(next(iter(cells.values())))
     logs = {label: np.array([own[label] for own in cells.values()]).reshape(shape) for label in labels}

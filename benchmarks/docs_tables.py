@@ -1,4 +1,4 @@
-"""Tables of the documentation that no other benchmark or experiment prints, as their Markdown rows.
+"""Print the tables of the documentation that no other benchmark or experiment prints, as Markdown rows.
 
     python benchmarks/docs_tables.py localised phased cohorts users user_noise  # planned bounds: seconds
     python benchmarks/docs_tables.py lengths wide median game rates     # measured: minutes
@@ -40,7 +40,7 @@ from side_by_side.prepare import fashion
 
 Row = tuple[object, ...]
 OPTIMA = Path(__file__).parent / "results" / "tables.json"
-"""A file of results that `make bench` keeps."""
+"""A file of results that `make bench` writes."""
 
 
 def spread(values: Iterable[float], digits: int = 2) -> str:
@@ -49,7 +49,7 @@ def spread(values: Iterable[float], digits: int = 2) -> str:
 
 
 def localised(seeds: int) -> Iterator[Row]:
-    """Exponential mechanism, Localised: bounds at epsilon 1, one parameter, l2 = 0.1."""
+    """Exponential mechanism, Localized: bounds at epsilon 1, one parameter, l2 = 0.1."""
     yield "loss", "n", "output perturbation", "localised"
     for loss, n in ((HingeLoss(), 10**3), (HingeLoss(), 10**4), (HingeLoss(), 10**5), (LogisticLoss(), 10**4)):
         problem = LinearModelProblem(loss, DataDomain.box(1, 1.0), n, 3.0)
@@ -59,7 +59,7 @@ def localised(seeds: int) -> Iterator[Row]:
 
 
 def phased(seeds: int) -> Iterator[Row]:
-    """User-level privacy, What this is good for: bounds of phased SGD, delta 1e-6, trivial 0.5."""
+    """User-level privacy: one-pass SGD, What this is good for: bounds of phased SGD, delta 1e-6, trivial bound 0.5."""
     yield "loss", "epsilon", "users", "rows", "d", "plain means", "means behind the test", "best of both"
     cells = ((1, 10**3, 10**4), (1, 10**4, 100), (1, 10**5, 100), (4, 10**4, 100))
     for name, loss in (("smooth", LogisticLoss()), ("kinked", AbsoluteLoss(1.0))):
@@ -74,7 +74,7 @@ def phased(seeds: int) -> Iterator[Row]:
 
 
 def cohorts(seeds: int) -> Iterator[Row]:
-    """Gradients of users, Cohorts: bounds of the accelerated method, d = 20, m = 64, R = 1, delta 1e-6."""
+    """Gradients of users, Four ways: bounds of the accelerated method, d = 20, m = 64, R = 1, delta 1e-6."""
     sizes = (2000, 8000, 32_000, 128_000)
     yield "epsilon", "test", *(f"{n:,}" for n in sizes), "slope"
     for epsilon, test in ((1.0, "tested"), (4.0, "tested"), (4.0, "threshold")):
@@ -110,7 +110,7 @@ def users(seeds: int) -> Iterator[Row]:
 
 
 def user_noise(seeds: int) -> Iterator[Row]:
-    """Record or user, Gaussian noise: length of the pure noise over that of the Gaussian one, at epsilon 0.1 / 3."""
+    """User-level privacy: methods of records, Gaussian noise: length of pure over Gaussian noise, epsilon 0.1 / 3."""
     caps = 1, 16, 64, 1024
     yield "domain", *(f"m = {cap}" for cap in caps)
     adult = DataDomain((Block(5, "linf", 0.5), *(Block(k, "simplex", 1.0) for k in (7, 16, 7, 14, 6, 5, 2, 41))), 1.0)
@@ -167,7 +167,10 @@ def game(seeds: int) -> Iterator[Row]:
 
 
 def student(n: int, rng: np.random.Generator, d: int) -> tuple[np.ndarray, np.ndarray]:
-    """Features of Student's law (2.6 degrees of freedom) and mean square length 1.5, noise with 3 degrees."""
+    """Return features with Student's t-distribution (2.6 degrees of freedom, mean squared length 1.5) and targets.
+
+    The noise in targets has the t-distribution with 3 degrees of freedom.
+    """
     X = math.sqrt(1.5 / d / (2.6 / 0.6)) * rng.standard_t(2.6, (n, d))
     return X, X @ np.full(d, 1.4 / math.sqrt(d)) + 0.3 * rng.standard_t(3.0, n)
 
@@ -176,7 +179,7 @@ FRESH = 50_000
 
 
 def lost(model: type, epsilon: float, n: int, seed: int, data: Draw, **options: Any) -> float:
-    """Loss on fresh records as a share of that of predicting the middle of the range."""
+    """Return the loss on fresh records, as a share of the loss of predicting the middle of the range."""
     X, y = data(n, np.random.default_rng((seed, 0)))
     fresh, target = data(FRESH, np.random.default_rng((seed, 1)))
     low, high = options["target_bounds"]
@@ -225,7 +228,7 @@ def lengths(seeds: int) -> Iterator[Row]:
 
 
 def delayed(n: int, rng: np.random.Generator, *, domain: bool = False) -> Any:
-    """Flight delays with a departure delay that is clipped at a day only; or their domain."""
+    """Return flight delays, with departure delays that are clipped only at one day; or their domain."""
     data = free_delays()
     chosen = rng.choice(len(data.y), n, replace=False)
     return data.domain if domain else (data.X[chosen], data.y[chosen])

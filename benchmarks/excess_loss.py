@@ -1,10 +1,11 @@
-"""Excess training log-loss of private logistic regression, by noise norm and slope cap; everything from public facts.
+"""Measure the excess training log-loss of private logistic regression, by noise norm and slope cap.
 
     python benchmarks/excess_loss.py [--tables adult flights ratings] [--caps 0.9 0.7 auto] [--seeds 5] [--json FILE]
 
-Pure epsilon. Every noise norm without a cap; ``grouped`` with the caps that are asked for, ``auto`` that of the plan.
+Fits are planned from public facts, under pure epsilon: with every noise norm without a cap, and with ``grouped`` noise
+and each cap that is asked for; ``auto`` is the cap of the plan.
 
-The baseline is the unregularized optimum of the same encoded features; "constant" predicts the class frequency.
+The excess is over the unregularized optimum of the same encoded features; "constant" predicts the class frequency.
 Fits are seeded, hence not private: this measures accuracy on public data.
 """
 

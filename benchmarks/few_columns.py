@@ -36,7 +36,7 @@ SHARES = (0.1, 0.2)
 
 
 def cell(name: str, units: int, given: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return a line a width: excesses without looks and with them; none where records are too few."""
+    """Return a line for each width: excesses without and with looks; no line if the table has too few records."""
     table, many = corpus.load(name), 3 if given.users else 1
     columns = len(FromSchema(table.schema).lookable)
     n = round(units * columns / given.epsilon)

@@ -1,4 +1,4 @@
-"""Find from how many records on a look at a target's declared range should be taken: `LOOKED_FEW` and the next two.
+"""Find from how many records on a look at a target's declared range should be taken: `LEAST`, `LEAST_ALONE`.
 
     python benchmarks/few_records.py [--seeds 2] [--constant] [--users] [--json FILE]
 
@@ -30,7 +30,8 @@ from dpconvex import PrivateLinearRegression
 from dpconvex.algorithms.erm.two_stage import ranges
 from lost_ranges import NAMES
 
-CELLS = ((150, 0.1), (220, 0.1), (300, 0.1), (400, 0.1), (220, 0.3), (400, 0.3))  #: Epsilon times units; epsilon
+#: Pairs of epsilon times units, and epsilon.
+CELLS = ((150, 0.1), (220, 0.1), (300, 0.1), (400, 0.1), (220, 0.3), (400, 0.3))
 ALONE = ((30, 0.1), (60, 0.1), (100, 0.1), (60, 0.3), (200, 0.1))
 FROM = (150, 200, 250, 350, 500)
 NEVER, FLOOR = {"LEAST": np.inf, "LEAST_ALONE": np.inf}, 2e-3
@@ -42,7 +43,7 @@ class Looking(PrivateLinearRegression):
 
 
 def cell(name: str, units: int, epsilon: float, given: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return a line a width: excess without a look and with one."""
+    """Return a line for each width: excess without a look and with one; no line if records are too few."""
     table, many = corpus.load(name), 3 if given.users else 1
     n = round(units / epsilon)
     if n * many > len(table.y):

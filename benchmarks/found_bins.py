@@ -40,7 +40,7 @@ DRAFTED = ["accidents", "ames", "birds", "covid", "happiness", "injury", "murder
 
 
 def stranger(name: str) -> tuple[pa.Table, Schema]:
-    """A table with its schema as `schema draft` makes it, confirmed as it is; single records are protected."""
+    """Return a table, and its schema as `schema draft` makes it, confirmed as it is; single records are protected."""
     if name in drafted_tables.TABLES:
         frame, schema, _ = drafted_tables.read(name)
     else:
@@ -52,9 +52,10 @@ def stranger(name: str) -> tuple[pa.Table, Schema]:
 
 
 class Ruler:
-    """Measures that depend on real rows alone: numbers in up to 16 bins between their quantiles, what is missing apart.
+    """Measures that depend on real rows alone; numbers are put into up to 16 bins between their quantiles.
 
-    Mean total variation of pairs, mean Kolmogorov-Smirnov distance of numeric columns, and what a boosted tree learns.
+    Missing numbers have a bin of their own. The measures are the mean total variation of pairs, the mean
+    Kolmogorov-Smirnov distance of numeric columns, and the score of boosted trees that learn the target.
     """
 
     def __init__(self, schema: Schema, train: pa.Table, test: pa.Table) -> None:
@@ -90,7 +91,7 @@ class Ruler:
         return found | {"learned": self.learned(values)}
 
     def learned(self, values: np.ndarray) -> float:
-        """Area under the curve (mean over classes), or R^2, on the real test rows."""
+        """Return the area under the curve (mean over classes), or R^2, on the real test rows."""
         X, y = np.delete(values, self.target, axis=1), values[:, self.target]
         X_test, y_test = np.delete(self.test, self.target, axis=1), self.test[:, self.target]
         X, y = X[~np.isnan(y)], y[~np.isnan(y)]
@@ -107,7 +108,7 @@ class Ruler:
 
 
 def of_bins(names: Sequence[str], epsilons: list[float], deltas: list[float], seeds: int, ways: Sequence[Any]) -> list:
-    """Records drawn with each kind of bins, by measures that depend on no bins of theirs."""
+    """Measure records that are drawn with each kind of bins, and return a row for each table, budget and kind."""
     rows = []
     for name in names:
         table, schema = stranger(name)
@@ -141,7 +142,7 @@ LIMITS = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, np.inf)
 
 
 def judge_bins(rows: list[dict]) -> None:
-    """Print by noise of a cell what found bins are over equal ones, and what `found_bins.PAYS` loses, left out."""
+    """Print errors of found over equal bins by noise of a cell, then for each table by the limit the others choose."""
     pairs: dict[tuple, dict[str, dict]] = {}
     for row in rows:
         if "epsilon" in row:

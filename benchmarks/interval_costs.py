@@ -38,7 +38,7 @@ def fitted(given: Case, epsilon: float, delta: float, seed: int, cap: float | No
 
 
 def excess(given: Case, model: Any, w: np.ndarray | None = None) -> float:
-    """Return what a fit loses, perhaps with other parameters than its own."""
+    """Return the excess of a fit, or of its model with parameters `w` in place of its own."""
     if w is not None:
         start, constant = model._start(model._known()[1]), model._known()[1].problem.domain.intercept
         model.encoded_coef_ = model.output_scale * w[None, :-1]
@@ -48,7 +48,7 @@ def excess(given: Case, model: Any, w: np.ndarray | None = None) -> float:
 
 
 def shrunk(model: Any) -> dict[str, np.ndarray]:
-    """Return parameters that are shrunk by what was released."""
+    """Return parameters that are shrunk, using only what was released."""
     intervals, plan = model._known()
     found, data, typical = intervals.spread, intervals._given, plan.problem.typical
     one, deviations = np.eye(len(data.v)), np.sqrt(np.diag(data.linear)) / data.n
@@ -61,7 +61,7 @@ def shrunk(model: Any) -> dict[str, np.ndarray]:
 
 
 def best_fit(given: Case, model: Any) -> np.ndarray:
-    """Return the contrasts of the summary at the table's own minimizer."""
+    """Return the contrasts that the summary shows, at the table's exact minimizer."""
     plan, features = model._known()[1], model._fitted_map()
     X, y = features.expand(features.encode(given.frame)), model._targets_of(given.frame, None)
     Z = np.column_stack([X, np.full(len(X), plan.problem.domain.intercept)]) @ model._known()[0]._given.factor
@@ -73,7 +73,7 @@ def best_fit(given: Case, model: Any) -> np.ndarray:
 
 
 def measured(given: Case, epsilon: float, delta: float, seed: int) -> dict[str, dict[str, Any]]:
-    """Return excess by line, and for fits with intervals their standard errors and the moves of the best fit."""
+    """Return the excess by line, and for fits with intervals standard errors and how far caps move the best fit."""
     numbers = given.kind == "numbers"
     alone = {"algorithm": "objective_perturbation"}
     whole = given.schema.target.upper - given.schema.target.lower if numbers else 1.0

@@ -1,4 +1,4 @@
-"""Measure coverage and width of private intervals: simulations S1 to S5 of the docs, Intervals.
+"""Measure coverage and width of private intervals on the populations below (docs, Intervals).
 
     python benchmarks/intervals.py --runs 200 --cells S1:20000:1 S2:20000:1 A6:45000:1     # minutes
     python benchmarks/intervals.py --runs 800 --out benchmarks/results/intervals.jsonl     # all cells, a night
@@ -15,11 +15,12 @@ categories, and ``--delta 1e-6`` takes Gaussian noise.
 
 Populations. S1: logistic, four uniform columns and a rare binary one. S2: logistic, categories of 3 and 5 levels
 (rarest 2 %) and two columns with correlation .9. A6: Adult income on six columns. HU: pseudo-Huber loss of Adult hours.
-S5: S2's columns, t errors of 4 degrees, pseudo-Huber. LS: the same columns, normal errors that grow along one of them,
-least squares. U1: S1's columns, users of 1 to 30 records whose log-odds have an effect of their own. UW: log wages of
-women over years (4,711 women, resampled) on age, schooling, experience and tenure, users, pseudo-Huber. In U1 and UW n
-counts users. AD: an additive logistic model of three uniform columns, one of them bent, at 4 knots; intervals are for
-differences of values at knots from one of them. AA: an additive model of Adult's age, education and hours.
+S5: S2's columns, t errors with 4 degrees of freedom, pseudo-Huber. LS: the same columns, normal errors whose deviation
+depends on one of them, least squares. U1: S1's columns, users of 2 to 30 records with a random effect on the log-odds.
+UW: log wages of 4,711 women over years on age, schooling, experience and tenure; women are users, drawn with
+replacement; pseudo-Huber. In U1 and UW n counts users. AD: an additive logistic model of three uniform columns, one of
+them bent, at 4 knots; intervals are for differences of values at knots from one of them. AA: an additive model of
+Adult's age, education and hours.
 """
 
 from __future__ import annotations
@@ -66,10 +67,10 @@ class Population:
     schema: Schema
     kind: Any
     table: pa.Table
-    starts: np.ndarray | None = None  #: Where the records of each user start, and the number of all: in their order
+    starts: np.ndarray | None = None  #: Each user's first record, then the number of records; users in order
 
     def sample(self, n: int, rng: np.random.Generator) -> tuple[pa.Table, np.ndarray | None]:
-        """Return n records, or those of n users with the users' numbers."""
+        """Return n records, or the records of n users with the user of each."""
         if self.starts is None:
             return self.table.take(rng.integers(0, len(self.table), n)), None
         chosen = rng.integers(0, len(self.starts) - 1, n)
@@ -94,7 +95,7 @@ def s1(rng: np.random.Generator) -> Population:
 
 
 def mixed(rng: np.random.Generator) -> tuple[dict[str, Any], tuple[Any, ...], np.ndarray]:
-    """Columns and linear predictions of S2 and S5."""
+    """Return columns, their schema and linear predictions of S2, S5 and LS."""
     three = rng.choice(3, POPULATION, p=[0.5, 0.3, 0.2])
     five = rng.choice(5, POPULATION, p=[0.4, 0.3, 0.2, 0.08, 0.02])
     normal = rng.multivariate_normal([0, 0], [[1, 0.9], [0.9, 1]], POPULATION)
@@ -244,7 +245,7 @@ def measured(cell: str, runs: int, missing: float, delta: float) -> dict[str, fl
             target = model.output_scale * (contrasts @ theta + start * (np.arange(len(contrasts)) == 0))
             inverse = np.linalg.inv(H)
             event, whole = plan.then.noise.event, (1 - share) ** 2
-            if delta:  # the plain Gaussian mechanism: what curvature costs is no oracle's
+            if delta:  # the oracle has the plain Gaussian mechanism and pays nothing for curvature
                 whole = (2 * event.gradient_bound / event.sigma / largest_mu(float(epsilon), delta)) ** 2
             noise = given.linear * whole / n**2 + V / n
             c = contrasts @ given.factor
@@ -282,7 +283,7 @@ def measured(cell: str, runs: int, missing: float, delta: float) -> dict[str, fl
 
 
 def peer(n: int, epsilon: float, delta: float, runs: int) -> dict[str, float]:
-    """S1 by dp-statsmodels, as it comes: its standard errors are of a single record and read off the data."""
+    """Measure dp-statsmodels at its defaults on S1; its standard errors are those of one record, without noise."""
     from dp_statsmodels.models.logit import DPLogit
 
     rng = np.random.default_rng(1)
@@ -314,12 +315,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--cells", nargs="*", default=CELLS)
-    parser.add_argument("--missing", type=float, default=0.0, help="share of categorical cells that are empty")
+    parser.add_argument("--missing", type=float, default=0.0, help="share of the cells of categories that are emptied")
     parser.add_argument("--bound", type=float, help="coefficient bound to try")
     parser.add_argument("--share", type=float, nargs="*", help="shares of epsilon to try")
     parser.add_argument("--delta", type=float, default=0.0, help="Gaussian noise with this delta")
     parser.add_argument("--peer", nargs="*", help="run dp-statsmodels, if importable, on S1 cells: n:epsilon")
-    parser.add_argument("--out", type=Path, help="file to which a JSON line a cell is added")
+    parser.add_argument("--out", type=Path, help="append a line of JSON for each cell to this file")
     given = parser.parse_args()
     for cell in given.peer or ():
         n, epsilon = cell.split(":")

@@ -54,7 +54,7 @@ PARTS = (0.0, 1 / 3, 1 / 2)
 
 
 def measured(name: str, seeds: int, most: int = MOST, labels: tuple[str, ...] = ("auto", "constant")) -> list[dict]:
-    """Return a line an epsilon and seed."""
+    """Return a line for each epsilon and seed."""
     table = corpus.load(name)
     schema, n = table.schema.without_ranges(), min(len(table.y), most)
     frame, X, y = table.frame.iloc[:n], np.column_stack([table.X[:n], np.ones(n)]), table.y[:n]
@@ -78,7 +78,7 @@ PAIRS = ((0.02, 0.2), (0.02, 0.5), (0.04, 0.35), (0.04, 0.5), (0.04, 0.65), (0.0
 
 
 def alone(seeds: int) -> list[dict[str, Any]]:
-    """Return a line a table, size, epsilon, seed and pair; print what each pair loses, and each table by the others."""
+    """Return a line for each fit; print what each pair loses, and each table by the best pair for the others."""
     lines = []
     for name in NAMES:
         table = corpus.load(name)

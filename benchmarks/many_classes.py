@@ -93,7 +93,7 @@ def innermost(plan: Any) -> Any:
 
 
 def ratios(lines: list[dict[str, Any]], first: str, other: str) -> str:
-    """Return the geometric mean of an excess over another, its standard error over tables, and the worst cell."""
+    """Return the geometric mean of the ratio of two excesses, its standard error over tables, and the worst cell."""
     tables: dict[str, list[float]] = {}
     for line in lines:
         ratio = float(np.log(max(line[other], 0.005) / max(line[first], 0.005)))
