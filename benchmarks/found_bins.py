@@ -55,7 +55,7 @@ class Ruler:
     """Measures that depend on real rows alone; numbers are put into up to 16 bins between their quantiles.
 
     Missing numbers have a bin of their own. The measures are the mean total variation of pairs, the mean
-    Kolmogorov-Smirnov distance of numeric columns, and the score of boosted trees that learn the target.
+    Kolmogorov-Smirnov distance of numeric columns, and what a boosted model learns of the target.
     """
 
     def __init__(self, schema: Schema, train: pa.Table, test: pa.Table) -> None:

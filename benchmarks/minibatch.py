@@ -1,7 +1,7 @@
 """Compare noisy gradient descent on all records with descent on Poisson samples of them: excess loss and time.
 
-python benchmarks/minibatch.py simulated --passes 8 32
-python benchmarks/minibatch.py adult flights --seeds 3
+    python benchmarks/minibatch.py simulated --passes 8 32
+    python benchmarks/minibatch.py adult flights --seeds 3
 
 With ``--passes P`` every sampling rate q takes P/q steps. Without it the planner chooses the number of steps within the
 time that it allows itself: once for rate 1, and once for the best rate. The printed excess is the mean log-loss above
@@ -31,7 +31,7 @@ Data = tuple[np.ndarray, np.ndarray, DataDomain]
 
 
 def simulated(n: int, numeric: int, levels: int, signal: float) -> Data:
-    """Columns of unequal spread: half of them uniform, half a tenth of that; one-hot blocks with rare levels."""
+    """Return records of one category, some levels of which are rare, and of uniform columns of two widths."""
     rng = np.random.default_rng(7)
     spread = np.where(np.arange(numeric) % 2, 0.1, 1.0)
     weights = 1.0 / np.arange(1, levels + 1)

@@ -1,6 +1,7 @@
 """Does the expected error of a plan predict the measured one, and does `algorithm="auto"` choose well?
 
-    python benchmarks/prediction.py [--tables adult cancer ...] [--seeds 2] [--rows 20000] [--json FILE]
+    python benchmarks/prediction.py [--tables adult cancer ... | --corpus learning] [--seeds 2] [--rows 20000]
+        [--json FILE]
     python benchmarks/prediction.py --probabilities [--seeds 2]
     python benchmarks/prediction.py --bands [--seeds 2]
 
@@ -49,7 +50,7 @@ HOPELESS = 3.0
 
 
 def cells(table: Table, rows: int, seeds: int) -> Iterator[dict]:
-    """Yield one measurement a plan."""
+    """Yield one measurement for each plan."""
     order = np.random.default_rng(0).permutation(len(table.X))[:rows]
     X, y = table.X[order], table.y[order]
     schema = table.schema
@@ -92,7 +93,7 @@ def cells(table: Table, rows: int, seeds: int) -> Iterator[dict]:
 
 
 def summary(lines: list[dict]) -> dict:
-    """Rank correlations, calibration and the price of the choice."""
+    """Return rank correlations, calibration, and what the chosen plans lose over the best ones."""
     expected = np.array([line["expected"] for line in lines])
     measured = np.array([np.mean(line["measured"]) for line in lines])
     ratio = measured / expected
@@ -153,7 +154,7 @@ def simulated(normal: bool, n: int = 20_000, d: int = 30) -> tuple[np.ndarray, n
 
 
 def probabilities(seeds: int) -> None:
-    """Print log-loss and (mean probability) / rate of all readings: fitted records, then others."""
+    """Print log-loss and (mean probability) / rate for all ways to read scores, on fitted and on other records."""
     adult = TABLES["adult"](45_222)
     tables = {
         "adult": (adult.X, adult.y, adult.schema.domain(), 36_186),
@@ -209,9 +210,9 @@ def main() -> None:
     own = {**TABLES, **REGRESSION_TABLES}
     every = {**own, **{name: partial(corpus.load, name) for name in corpus.TWO_CLASSES_OR_NUMBERS}}
     parser.add_argument("--tables", nargs="+", default=list(own), choices=list(every))
-    parser.add_argument("--corpus", choices=("learning", "held_out"), help="all tables of that half instead")
+    parser.add_argument("--corpus", choices=("learning", "held_out"), help="take all tables of that half instead")
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--rows", type=int, default=20_000, help="records of a table, at most")
+    parser.add_argument("--rows", type=int, default=20_000, help="the largest number of records of a table")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--probabilities", action="store_true", help="compare the readings of scores under a slope cap")
     parser.add_argument("--bands", action="store_true", help="measure the bands of coefficients")

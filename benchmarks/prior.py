@@ -82,7 +82,7 @@ LEAST = 0.002  #: An excess counts as at least this share of a constant's: small
 
 
 def use(setting: dict[str, float]) -> None:
-    """Let all plans expect what a setting says."""
+    """Let all plans expect what a setting says, and forget earlier plans."""
     chosen = dict(setting)
     own = (chosen.pop("caution"),) * 2 if "caution" in chosen else CAUTION
     registry.CAUTION, registry.OF_NUMBERS = own
@@ -108,7 +108,7 @@ def forget() -> list:
 def measured(
     name: str, rows: int, seeds: int, settings: dict[str, dict[str, float]], budgets: tuple[tuple[float, float], ...]
 ) -> dict[str, list[tuple[float, float]]]:
-    """Return mean excess and its ratio to a constant's, by setting, one pair a budget."""
+    """Return, by setting, the mean excess and its ratio to a constant's: one pair for each budget."""
     table = corpus.load(name)
     table = replace(table, X=table.X[:rows], y=table.y[:rows], frame=None)
     found = {}
@@ -121,7 +121,7 @@ def measured(
 
 
 def links(name: str, rows: int, seeds: int) -> dict[str, list[tuple[float, float]]]:
-    """Return mean excess over a constant's, and the probability of the rarer class over its rate, by powers."""
+    """Return, by powers, the mean excess over a constant's, and the rarer class's mean probability over its rate."""
     table = corpus.load(name)
     X, y, frame = table.X[:rows], table.y[:rows].astype(int), table.frame[:rows]
     best, share = optimum(X, y, table.schema.domain().with_intercept(1.0)), y.mean()
@@ -164,7 +164,7 @@ def compare_links(names: list[str], rows: int, seeds: int) -> None:
 
 
 def shrunk(name: str, rows: int, seeds: int) -> list[tuple[float, float, np.ndarray]]:
-    """Return by epsilon what a plan expects over the trivial loss, and excess over a constant's: plain, by factor."""
+    """Return, by epsilon, the expected over the trivial loss, and the excess over a constant's, plain and by factor."""
     table = corpus.load(name)
     X, y, frame = table.X[:rows], table.y[:rows].astype(int), table.frame[:rows]
     best, share = optimum(X, y, table.schema.domain().with_intercept(1.0)), y.mean()
@@ -180,7 +180,7 @@ def shrunk(name: str, rows: int, seeds: int) -> list[tuple[float, float, np.ndar
                     cells.append(log_loss(link.log_odds(z), y) - best)
                     continue
                 rng, deviation = np.random.default_rng(seed), z.std()
-                # Three deviations to either side of a middle that is off by one: about what public moments tell.
+                # Public moments give three deviations to either side of a middle that is off by one deviation.
                 low = np.median(z) + deviation * (rng.choice([-1, 1]) - 3)
                 mean = np.clip(z, low, low + 6 * deviation).mean()
                 mean += rng.laplace(0, 6 * deviation / (len(z) * epsilon * SHARE))
@@ -213,12 +213,12 @@ def compare_shrunk(names: list[str], rows: int, seeds: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--rows", type=int, default=20_000, help="records of a table, at most")
+    parser.add_argument("--rows", type=int, default=20_000, help="the largest number of records of a table")
     parser.add_argument("--half", choices=("learning", "held_out"), default="learning")
     parser.add_argument("--tables", nargs="+")
-    parser.add_argument("--numbers", action="store_true", help="regressions, pure, by what columns explain")
-    parser.add_argument("--links", action="store_true", help="two classes, pure, by how scores are read")
-    parser.add_argument("--shrunk", action="store_true", help="two classes, pure, scores drawn toward their mean")
+    parser.add_argument("--numbers", action="store_true", help="pure regressions, by what columns explain")
+    parser.add_argument("--links", action="store_true", help="pure fits of two classes, by how scores are read")
+    parser.add_argument("--shrunk", action="store_true", help="pure fits of two classes, scores drawn toward the mean")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     warnings.simplefilter("ignore", DpconvexWarning)

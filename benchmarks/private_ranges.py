@@ -4,14 +4,15 @@
     python benchmarks/private_ranges.py --corpus learning|held_out [--splits 5] [--additive] [--target]
 
 Fits are by `auto` under pure epsilon, with everything planned. In the fits called "none" every numeric column, and a
-numeric target, has ``range = "private"``. Excess is the loss on the test fifth less that of the unregularized fit of
-the declared encoding, which is not private: log-loss for classes, mean square in units of the target's variance for
-numbers. Values are those that the declared ranges leave; rows are drawn and split by ``default_rng(split)``. Fits are
-seeded, hence not private.
+numeric target, has ``range = "private"``. The excess is the loss on the test fifth less that of the unregularized fit
+of the declared encoding, which is not private: log-loss for classes, mean squared error over the target's variance for
+numbers. Values are clipped to the declared ranges; rows are drawn and split by ``default_rng(split)``. Fits are seeded,
+hence not private.
 
-With ``--corpus``: all tables of a half of `corpus.py` that have 10,000 records or more for training. Columns of 0 and 1
-keep that range, as in drafts without ranges. An excess counts as at least .01 of a constant's; the printed ratios of
-"none" to declared ranges are geometric means over tables. With ``--target`` the target's range stays declared.
+With ``--corpus`` the tables are those of a half of `corpus.py` (for the learning half, also `corpus.MORE_NUMBERS`) that
+have 10,000 records or more for training, as they are. Columns of 0 and 1 keep that range, as in drafts without ranges.
+An excess counts as at least .01 of a constant's; the printed ratios of "none" to declared ranges are geometric means
+over tables. With ``--target`` the target's range stays declared.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from tables import REGRESSION_TABLES, TABLES, Table
 
 
 def frame_of(table: Table) -> pd.DataFrame:
-    """Return the table as it was before it was encoded."""
+    """Return the table as it was before it was encoded, with values clipped to the declared ranges."""
     found, start = {}, 0
     for column in table.schema.columns:
         size = column.block.size
@@ -102,7 +103,7 @@ LEAST, FLOOR = 10_000, 0.01
 
 
 def without(schema: Schema, target: bool) -> Schema:
-    """Return the schema without ranges but [0, 1] and, if it is to stay, the target's."""
+    """Return the schema without ranges, except [0, 1] and, if `target`, the target's."""
     found = schema.without_ranges()
     columns = tuple(
         own if own.numeric and (own.lower, own.upper) == (0, 1) else other
@@ -112,7 +113,7 @@ def without(schema: Schema, target: bool) -> Schema:
 
 
 def of_corpus(given: argparse.Namespace) -> None:
-    """Print each table's excesses, and the geometric means of what leaving out ranges multiplies them by."""
+    """Print each table's excesses, and the geometric means of the factors by which they grow without ranges."""
     names = corpus.HALVES[given.corpus] + tuple(corpus.MORE_NUMBERS) * (given.corpus == "learning")
     logs: dict[str, list[float]] = {}
     for name in (name for name in names if name not in corpus.MANY_CLASSES):
@@ -156,8 +157,8 @@ def of_corpus(given: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", choices=tuple(corpus.HALVES))
-    parser.add_argument("--additive", action="store_true", help="of `--corpus`: additive models")
-    parser.add_argument("--target", action="store_true", help="of `--corpus`: the target's range is declared")
+    parser.add_argument("--additive", action="store_true", help="with --corpus: fit additive models")
+    parser.add_argument("--target", action="store_true", help="with --corpus: the target keeps its range")
     parser.add_argument("--tables", nargs="+", default=["adult", "flights", "fertility", "diamonds", "delays"])
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--epsilons", nargs="+", type=float, default=[0.3, 1.0, 3.0])

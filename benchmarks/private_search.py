@@ -56,11 +56,11 @@ def adult() -> Cell:
 
 
 def _huber(name: str, title: str, widest: tuple[float, float] | None, grid, score_bound=None) -> Cell:
-    """`widest`: the only range a careful user could declare; None: the table's."""
+    """Return a cell; `widest` is the only range that a careful user could declare, None the table's."""
     table = REGRESSION_TABLES[name]()
     domain, target = table.schema.domain().with_intercept(), table.schema.target
     bounds = (target.lower, target.upper) if widest is None else widest
-    middle = np.median(table.y)  # of all prices on sale: in this benchmark a yardstick only
+    middle = np.median(table.y)  # of all records: only a yardstick of this benchmark
 
     def model(epsilon, delta, seed):
         return PrivateHuberRegressor(epsilon, delta, target_bounds=bounds, domain=domain, random_state=seed)
@@ -152,7 +152,7 @@ def show(result: dict) -> None:
 
 
 def draw(results: list[dict], path: str) -> None:
-    """Draw losses over epsilon, delta = 0, one panel a cell."""
+    """Draw losses over epsilon for delta = 0, with one panel for each cell."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -3,8 +3,8 @@
     python benchmarks/rates.py [--least 0 0.27 0.3333 --seeds 4 --rows 6000 --delta 1e-6 --additive]
 
 Tables are the learning tables of `corpus.py` with two classes; the declared rates are the table's, rounded to a tenth
-of a percent. Measured is the training excess over that of a fit without rates; an excess counts as at least .002 of a
-constant's. `RAREST` in `dpconvex.losses.classification` was chosen by this benchmark.
+of a percent. It prints the ratio of the training excess to that of a fit without rates; an excess counts as at least
+.002 of a constant's. `RAREST` in `dpconvex.losses.classification` was chosen by this benchmark.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""R^2 of private regression on three real tables: pure epsilon, data-free settings, all on held-out records.
+"""Measure R^2 of private regression on three real tables, under pure epsilon; no setting depends on the data.
 
     python benchmarks/regression.py [--tables diamonds delays spending] [--seeds 5] [--delta 1e-6] [--json FILE]
 
 With a delta, methods of least squares are compared instead, by R^2 and by the excess of the training mean squared error
 over that of the unregularized fit, in units of the target's variance.
 
-Every R^2 is of a fifth of the records, held out by a fixed permutation, against targets *clipped to the public range*
+Every R^2 is on a fifth of the records, held out by a fixed permutation, against targets *clipped to the public range*
 that each table states (`benchmarks/tables.py`); the non-private ridge regression is fitted to the same clipped targets
 and encoded features, and its predictions are clipped too. Fits are seeded, hence not private: this measures accuracy
 on public data.
@@ -39,16 +39,16 @@ METHODS = {
     "noisy gradient": {"algorithm": "noisy_gradient"},
     "auto": {},
 }
-"""Ways to fit least squares with a delta: parameters of the estimator."""
+"""Ways to fit least squares with a delta, as parameters of the estimator."""
 
 QUOTED = {
     "diamonds": {"target": 0.85, "Opacus, tuned, delta > 0": 0.893, "AdaSSP": 0.70, "not private": 0.917},
     "delays": {"target": 0.78, "Opacus, tuned, delta > 0": 0.823, "AdaSSP": 0.70, "not private": 0.830},
     "spending": {"target": 0.05, "Opacus, tuned, delta > 0": 0.082, "AdaSSP": 0.07, "not private": 0.095},
 }
-"""R^2 at epsilon 1: what this project set out to reach, and figures of others, which are quoted, not measured here.
+"""R^2 at epsilon 1: what this project set out to reach ("target"), and figures of others, quoted and not measured here.
 
-They were measured with their authors' own preprocessing (targets not clipped to the ranges used here).
+The quoted figures were measured with their authors' own preprocessing (targets not clipped to the ranges used here).
 """
 
 

@@ -1,4 +1,4 @@
-"""What is shown of data that are larger than memory, and of engines: every row of the table in docs/large_data.md.
+"""Measure fits of data larger than memory, and engines: every row of the table in docs/large_data.md.
 
     python benchmarks/scale.py identity          # the same bits from memory, streams, Dask, Ray, killed workers
     python benchmarks/scale.py big               # 20 GB of Parquet under a limit of 2 GiB; a pass against reading
@@ -10,8 +10,9 @@
     python benchmarks/scale.py passes            # cost of exact sums: floats added up, and sums of this library
     python benchmarks/scale.py report            # table and picture of what was measured, for the documentation
 
-Each writes what it measured to benchmarks/results/scale.json, under its name; `--rows` makes it smaller, and
-`--folder` says where files are written (they are removed). Times are worth something on an idle machine only.
+Each but `passes` and `report` writes what it measured to benchmarks/results/scale.json, under its name. `--rows`
+(`--sizes` of slopes, `--entries` of passes) makes it smaller, and `--folder` says where temporary files are written.
+Times mean something only on an idle machine.
 
 `passes` compares, on one thread and on the same rows, a gradient pass with BLAS (predictions, slopes, adjoint; sums
 depend on blocks and threads), the same with weights split in two limbs and features on a grid (products exact in BLAS),
@@ -57,7 +58,7 @@ def slopes_of(z: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def floats(X: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """A gradient pass as BLAS adds: fast, and its last bits depend on the blocks."""
+    """Return the gradient as BLAS adds it: fast, but its last bits depend on the blocks."""
     out = np.zeros(X.shape[1])
     for first in range(0, len(X), ROWS):
         block = X[first : first + ROWS]
@@ -66,7 +67,7 @@ def floats(X: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
 
 
 def operands(X: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """Features on a grid of 2^-20, weights in two limbs of 20 bits: every product and sum of BLAS is exact."""
+    """Return it from features on a grid of 2^-20 and weights in limbs of 20 bits, for which BLAS computes exactly."""
     out, buffer = np.zeros((2, X.shape[1])), np.empty((1024, X.shape[1]))
     whole = np.rint(w * 2.0**16)
     limbs = np.stack([whole, np.rint((w * 2.0**16 - whole) * 2.0**20)])
@@ -90,20 +91,20 @@ def best(work: Callable[[], object], repeats: int) -> float:
 
 
 def passes(args: argparse.Namespace) -> None:
-    """Print nanoseconds an entry of X."""
+    """Print the nanoseconds that a pass takes for each entry of X."""
     rng = np.random.default_rng(args.seed)
     print(f"{'n':>10}{'d':>6}  {'pass':<28}{'ns / entry':>12}{'ratio':>8}")
     for d in args.columns:
         first = 1.0
         for name, work in cases(args.entries // d, d, rng).items():
-            work()  # compiled, and in memory
+            work()  # compiles, and brings the data into memory
             nanoseconds = best(work, args.repeats) / (args.entries // d * d) * 1e9
             first = nanoseconds if name.endswith("floats") else first
             print(f"{args.entries // d:>10}{d:>6}  {name:<28}{nanoseconds:>12.2f}{nanoseconds / first:>8.2f}")
 
 
 def cases(n: int, d: int, rng: np.random.Generator) -> dict[str, Callable[[], object]]:
-    """Return what is timed, on data of this size."""
+    """Return the work that is timed, on data of this size."""
     X = rng.standard_normal((n, d)) / np.sqrt(2 * d)
     y, w = np.where(rng.random(n) < 0.5, 1.0, -1.0), rng.standard_normal(d)
     records = Records.clipped(X, DataDomain.l2_ball(d, 1.0))
@@ -119,7 +120,7 @@ def cases(n: int, d: int, rng: np.random.Generator) -> dict[str, Callable[[], ob
 
 
 def table(n: int, d: int, seed: int, dtype: str = "float32") -> Any:
-    """Rows of d numeric columns in [-1, 1], two classes and a number, as an Arrow table."""
+    """Return n rows of d numeric columns in [-1, 1], two classes and a number, as an Arrow table."""
     import pyarrow as pa
 
     rng = np.random.default_rng(seed)
@@ -130,7 +131,7 @@ def table(n: int, d: int, seed: int, dtype: str = "float32") -> Any:
 
 
 def schema(d: int, number: bool = False) -> Any:
-    """Return the schema of such a table."""
+    """Return the schema of a `table`."""
     from dpconvex.data import ClassTarget, NumericColumn, NumericTarget, Schema
 
     target = NumericTarget("z", -1, 1) if number else ClassTarget("y", ("no", "yes"))
@@ -147,7 +148,7 @@ def logistic(X: object, d: int, **options: Any) -> Any:
 
 @contextlib.contextmanager
 def files(n: int, d: int, count: int, place: str | None, dtype: str = "float32") -> Iterator[str]:
-    """Parquet files of n rows in a folder that is removed."""
+    """Yield a folder with Parquet files of n rows in all; it is removed afterward."""
     import pyarrow.parquet
 
     with tempfile.TemporaryDirectory(dir=place, prefix="scale-") as folder:
@@ -188,7 +189,7 @@ def child(*words: object, threads: int = 2) -> dict[str, Any]:
 
 
 def record(name: str, found: dict[str, Any]) -> None:
-    """Print what was found, and keep it."""
+    """Print what was measured, and write it to `RESULTS`."""
     known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     known[name] = found | {"date": time.strftime("%Y-%m-%d"), "cores": os.cpu_count(), "load": os.getloadavg()[0]}
     RESULTS.write_text(json.dumps(known, indent=1) + "\n")
@@ -238,7 +239,7 @@ def write_parts(whole: Any, folder: str, count: int) -> None:
 
 
 def fit(args: argparse.Namespace) -> None:
-    """Fit the files of a folder and print what it took."""
+    """Fit the files of a folder; print seconds, passes and peak memory."""
     import pyarrow.dataset
 
     from dpconvex.problems.data.sources.arrow import MEMORY
@@ -259,7 +260,7 @@ def fit(args: argparse.Namespace) -> None:
 
 
 def on_engine(args: argparse.Namespace) -> dict[str, Any]:
-    """Fit on a local cluster, several times; kill a worker in the middle of passes where that is asked for."""
+    """Fit on a local cluster, several times; kill a worker in the middle of passes if that is asked for."""
     if args.kind == "ray":
         import ray
 
@@ -319,7 +320,7 @@ def killing(client: Any, at: int, tasks: list[int]) -> Iterator[None]:
         DaskPartitions.run = run  # type: ignore[method-assign]
 
 
-# Files against reading them.
+# Fits of files, compared with reading them.
 
 
 def big(args: argparse.Namespace) -> None:
@@ -344,7 +345,7 @@ def stream(args: argparse.Namespace) -> None:
 
 
 def against_reading(folder: str, args: argparse.Namespace, *limit: object) -> dict[str, Any]:
-    """Return what a fit of files takes, and a pass of it over the mean time of reading them with pyarrow."""
+    """Return what a fit of files takes, and the ratio of a pass to the mean time of reading them with pyarrow."""
     reads = [child("read", folder)["seconds"]]
     fitted = child("fit", folder, args.d, "stream", *limit)
     reads += [child("read", folder)["seconds"]]
@@ -367,7 +368,7 @@ def read(args: argparse.Namespace) -> None:
 
 
 def memory(args: argparse.Namespace) -> None:
-    """Run benchmarks/speed_logistic.py and keep what it says."""
+    """Run benchmarks/speed_logistic.py and keep its results."""
     words = ["--n", str(args.rows), "--d", str(args.d), "--json"]
     answer = subprocess.run([sys.executable, ROOT / "speed_logistic.py", *words], capture_output=True, check=True)
     rows = {row["method"]: row for row in json.loads(answer.stdout)["results"]}
@@ -428,7 +429,8 @@ METHODS = ("logistic", "statistics", "median", "marginals")
 def slopes(args: argparse.Namespace) -> None:
     """Time fits of growing n on one thread, each in a fresh process, and fit a line in logarithms.
 
-    What comes after the last pass does not depend on the records but by noise: it is in the whole time, not in passes.
+    Work after the last pass depends on the records only through what was released: it is part of the whole time, not
+    of the time of passes.
     """
     found: dict[str, Any] = {}
     for n in args.sizes:
@@ -443,7 +445,7 @@ def slopes(args: argparse.Namespace) -> None:
 
 
 def scaling(args: argparse.Namespace) -> None:
-    """Print the seconds of a fit of files, and those of them that pass in passes over the records."""
+    """Print the seconds of a fit of files, and how many of them passes over the records take."""
     import pyarrow.dataset
 
     from dpconvex.problems.data.sources.rows import EncodedTables
@@ -488,7 +490,7 @@ def fits(name: str, d: int) -> Callable[[Any], object]:
 
 
 def report(args: argparse.Namespace) -> None:
-    """Write table and picture of what was measured."""
+    """Write the table and the picture of what was measured."""
     known = json.loads(RESULTS.read_text())
     lines = ["| what | size | measured | asked | command |", "|---|---|---|---|---|"]
     for name, row in ROWS_OF.items():

@@ -4,7 +4,7 @@
 
 Fits are by objective perturbation under pure epsilon, with noise in the cheapest grouped norm, and slope cap and ridge
 as planned. An option consists of the shares of categories, of numbers and of the constant (`planner.SHARES`), and of
-the weight of a block's noise: the excess loss that it costs, or its energy. An option's score on a table is the
+the weight of a block's noise: the excess loss that it costs, or its mean square. An option's score on a table is the
 logarithm of its mean excess training log-loss, averaged over budgets. Printed: every score less the table's best score,
 and for each table the option that is best on all other tables, with its score on this one. Fits are seeded, hence not
 private.
@@ -29,7 +29,7 @@ ORDINARY = planner.noise_costs
 
 
 def options() -> dict[str, tuple[tuple[float, ...], bool]]:
-    """Return shares and whether noise is weighed by excess, by name."""
+    """Return, by name, shares and whether noise is weighed by excess."""
     return {f"{shares} {'excess' if by else 'energy'}": (shares, by) for by in (True, False) for shares in SHARES}
 
 

@@ -1,6 +1,6 @@
-"""Steps, passes and seconds of every solver until its certificate fires, by class of problem.
+"""Measure steps, passes and seconds of every solver until its certificate holds, by class of problem.
 
-The radius is the one that output perturbation plans at epsilon 1 (pure), before it sees data. "Planned" is a solver's
+The certified radius is what output perturbation plans at epsilon 1 (pure), before it sees data. "Planned" is a solver's
 own count from public facts: a guarantee for accelerated and subgradient methods, a forecast for the stochastic ones.
 A solver without a small bound of its own is stopped after about --seconds, short of the planned radius.
 
@@ -42,7 +42,7 @@ from tables import adult
 
 @dataclass(frozen=True)
 class Case:
-    """A class of the paper: which loss, and whether the ridge is given (strongly convex) or planned."""
+    """A class of problems: which loss, and whether the ridge is given (strongly convex) or planned."""
 
     letter: str
     title: str
@@ -60,7 +60,7 @@ CASES = (
 
 
 def adult_data() -> tuple[np.ndarray, np.ndarray, np.ndarray, DataDomain, DataDomain]:
-    """Income from all features, and age (scaled to [-1/2, 1/2]) from the others."""
+    """Return Adult: income, with all features; and age, scaled to [-1/2, 1/2], with all others."""
     table = adult()
     domain = table.schema.domain()
     assert domain.blocks[0].name == "age"
@@ -68,7 +68,7 @@ def adult_data() -> tuple[np.ndarray, np.ndarray, np.ndarray, DataDomain, DataDo
 
 
 def synthetic_data() -> tuple[np.ndarray, np.ndarray, np.ndarray, DataDomain, DataDomain]:
-    """200,000 records of 50 features in the unit ball; logistic labels, Laplace residuals."""
+    """Return 200,000 records of 50 features, most of them in the unit ball; logistic labels, Laplace residuals."""
     rng = np.random.default_rng(0)
     n, d = 200_000, 50
     X = rng.standard_normal((n, d)) * (0.9 / math.sqrt(d))
@@ -93,7 +93,7 @@ def objective_of(case: Case, data: tuple) -> tuple[RegularizedRisk, float]:
 
 
 def solvers_for(objective: RegularizedRisk, steps: int) -> dict[str, Solver]:
-    """Every solver that treats the loss; the slow ones with at most about `steps` passes."""
+    """Return every solver that treats the loss; the slow ones take at most about `steps` passes."""
     epochs = max(1, steps // 3)
     candidates: dict[str, Solver] = {
         "NewtonCholesky": NewtonCholesky(),
@@ -111,7 +111,7 @@ def solvers_for(objective: RegularizedRisk, steps: int) -> dict[str, Solver]:
 
 
 def planned_steps(objective: RegularizedRisk, radius: float) -> dict[str, float]:
-    """Each solver's own count, from public facts; stages and epochs for the stochastic ones."""
+    """Return each solver's own count of steps, from public facts; stages and epochs for the stochastic ones."""
     mu, beta, gap, n = objective.l2, objective.smoothness, objective.initial_gap, objective.records.n
     lipschitz = objective.lipschitz_within(objective.lipschitz / mu)
     counts: dict[str, float] = {

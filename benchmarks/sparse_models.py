@@ -1,12 +1,12 @@
-"""Text classification with far more words than documents: l1-ball methods against an l2 method, accuracy on a test set.
+"""Compare l1-ball methods with an l2 method on texts with far more words than documents, by accuracy on a test set.
 
     python benchmarks/sparse_models.py [--data farm|news] [--seeds 3] [--json FILE]
 
-Data from the package `dmba` (not a dependency): farm ads, 4,143 documents and 58,052 words, or two newsgroups, 2,000
-documents. A fifth is held out. Features: a word occurs, hashed to the stated number of columns (0: no hashing). The l2
-method is objective or output perturbation of logistic regression, whichever is predicted to be better, with rows
-shortened to Euclidean length 10; it works on dense rows, so it is left out for more than 8,192 columns. Noise is
-seeded, hence not private: the data are public.
+The data come from the package `dmba` (not a dependency): farm ads, 4,143 documents and 58,052 words, or two newsgroups,
+2,000 documents. A fifth is held out. A feature says whether a word occurs; words are hashed to ``--columns`` columns
+(0: no hashing). The l2 method is what `auto` takes for logistic regression, mostly objective or output perturbation,
+with rows shortened to Euclidean length 10; it works on dense rows, so it is left out for more than 8,192 columns. Noise
+is seeded, hence not private: the data are public.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Speed and memory of certified ridge logistic regression against scikit-learn, on the same synthetic data.
+"""Compare speed and memory of certified ridge logistic regression with scikit-learn, on the same synthetic data.
 
 Each method runs in a fresh process that makes the data, notes the peak memory so far, fits, and reports seconds,
 additional peak memory as a share of X, and the gradient norm of the objective at its solution (for "private", at the
-released point, noise included). Imports are timed too. A method is a function
-``(X, y, l2) -> parameters`` with the intercept last; add one to `METHODS` to compare it.
+released point, noise included). Imports are timed too. A method is a function ``(X, y, l2) -> parameters`` with the
+intercept last; add one to `METHODS` to compare it.
 
     python benchmarks/speed_logistic.py --n 1000000 --d 100
 """
@@ -30,7 +30,7 @@ TARGET = 1e-10  # certified gradient norm
 
 
 def make_data(n: int, d: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows mostly inside the unit ball (so that some are clipped), labels from a logistic model."""
+    """Return rows that are mostly inside the unit ball (so that some are clipped), and labels of a logistic model."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, d))
     X *= 0.9 / np.sqrt(d)
@@ -40,7 +40,7 @@ def make_data(n: int, d: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def newton(X: np.ndarray, y: np.ndarray, l2: float) -> np.ndarray:
-    """The library's default solver, clipping included, to a certified gradient norm."""
+    """Run the library's default solver, clipping included, to a certified gradient norm."""
     from dpconvex.losses import LogisticLoss
     from dpconvex.problems import DataDomain, Records, RegularizedRisk
     from dpconvex.solvers import default_solver
@@ -53,7 +53,7 @@ def newton(X: np.ndarray, y: np.ndarray, l2: float) -> np.ndarray:
 
 
 def sklearn(X: np.ndarray, y: np.ndarray, l2: float) -> np.ndarray:
-    """scikit-learn with its default solver and tolerance (no clipping, unpenalized intercept, no certificate)."""
+    """Run scikit-learn's default solver and tolerance (no clipping, unpenalized intercept, no certificate)."""
     from sklearn.linear_model import LogisticRegression
 
     model = LogisticRegression(C=1 / (len(X) * l2)).fit(X, y)
@@ -62,7 +62,7 @@ def sklearn(X: np.ndarray, y: np.ndarray, l2: float) -> np.ndarray:
 
 
 def estimator(X: np.ndarray, y: np.ndarray, l2: float) -> np.ndarray:
-    """The whole private fit: checks, plan, clipping, certified solve, noise, certificate (epsilon 1, pure)."""
+    """Run the whole private fit: checks, plan, clipping, certified solve, noise, certificate (epsilon 1, pure)."""
     from dpconvex import PrivateLogisticRegression
 
     model = PrivateLogisticRegression(1.0, feature_norm=1.0, classes=(-1, 1), l2=l2).fit(X, y)
@@ -82,7 +82,7 @@ def main() -> None:
     parser.add_argument("--d", type=int, default=100)
     parser.add_argument("--l2", type=float, default=1e-3)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--repeats", type=int, default=3, help="fits a process; the median time counts")
+    parser.add_argument("--repeats", type=int, default=3, help="fits in each process, of which the median time counts")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     parser.add_argument("--one", choices=METHODS, help=argparse.SUPPRESS)
@@ -116,7 +116,7 @@ IMPORTS = (
 
 
 def imports(repeats: int = 5) -> dict[str, float]:
-    """Median processor time of fresh interpreters, that of an empty program subtracted."""
+    """Return the median processor time of each import in fresh interpreters, less that of an empty program."""
 
     def spent(statement: str) -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -136,7 +136,7 @@ def in_fresh_process(name: str) -> dict:
 
 def measure(name: str, args: argparse.Namespace) -> dict:
     warm = make_data(2000, args.d, args.seed + 1)
-    METHODS[name](*warm, args.l2)  # imports and caches are not what is compared
+    METHODS[name](*warm, args.l2)  # so that imports and compilation are not timed
     X, y = make_data(args.n, args.d, args.seed)
     seconds = []
     reset_peak_memory()
@@ -156,7 +156,7 @@ def measure(name: str, args: argparse.Namespace) -> dict:
 
 
 def gradient_norm(name: str, X: np.ndarray, y: np.ndarray, l2: float, w: np.ndarray) -> float:
-    """Gradient norm of the objective that the method solves; only ours clips and penalizes the intercept."""
+    """Return the gradient norm of the objective that the method solves; only ours clips and penalizes the intercept."""
     ours = name != "sklearn"
     factor = 1 / np.maximum(np.sqrt(np.einsum("ij,ij->i", X, X)), 1) if ours else np.ones(len(X))
     slope = -y / (1 + np.exp(y * (factor * (X @ w[:-1]) + w[-1])))
@@ -167,7 +167,7 @@ def gradient_norm(name: str, X: np.ndarray, y: np.ndarray, l2: float, w: np.ndar
 
 
 def memory(field: str) -> int:
-    """Bytes of a field of the process status: resident now (VmRSS) or at most since the last reset (VmHWM)."""
+    """Return a field of the process status in bytes: memory now (VmRSS), or its peak since the last reset (VmHWM)."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(field + ":"):
             return 1024 * int(line.split()[1])

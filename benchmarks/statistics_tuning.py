@@ -2,7 +2,7 @@
 
     python benchmarks/statistics_tuning.py [--seeds 3] [--rows 20000] [--json FILE]
 
-Measured is the training excess of ``algorithm="sufficient_statistics"`` at delta 1e-6, relative to today's setting.
+It measures the training excess of ``algorithm="sufficient_statistics"`` at delta 1e-6, relative to today's setting.
 Printed for each setting: the geometric mean over tables and budgets, and the worst cell. The last line judges each
 table by the setting that is best for all *other* tables. Fits are seeded, hence not private.
 """
@@ -30,7 +30,7 @@ FLOOR = 1e-7  # an excess counts as at least this much
 
 
 def excesses(name: str, rows: int, seeds: int, today: object) -> dict[str, list[float]]:
-    """Mean excess of every setting at each budget, in units of the width of the target's range."""
+    """Return the mean excess of every setting at each budget, over the squared width of the target's range."""
     table = corpus.load(name)
     X, y, target = table.X[:rows], table.y[:rows], table.schema.target
     width, design = target.upper - target.lower, np.column_stack([X, np.ones(len(X))])
@@ -58,7 +58,7 @@ def excesses(name: str, rows: int, seeds: int, today: object) -> dict[str, list[
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--rows", type=int, default=20_000, help="records of a table, at most")
+    parser.add_argument("--rows", type=int, default=20_000, help="the largest number of records of a table")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     warnings.simplefilter("ignore")

@@ -1,11 +1,11 @@
-"""Synthetic data from Adult: largest error over all marginals, by method, order, epsilon and number of records.
+"""Measure the largest error of synthetic data from Adult over all marginals of an order, by method.
 
     python benchmarks/synthetic_data.py [--seeds 3] [--json FILE]
 
-Methods: the library's choice; query noise with a fitted histogram; MWEM with replay; the saddle point (Theorem 1.1);
-independent Gaussian noise on every table without any fit (its answers are not those of any table); records drawn from
-the product of the exact one-way marginals, which are not private; the uniform distribution. Errors are of shares.
-Noise is seeded, hence not private: Adult is public.
+The methods are: the library's choice; query noise with a fitted histogram; MWEM with replay; the saddle-point method;
+independent Gaussian noise on every marginal without any fit (its answers are not those of any table); the product of
+the exact one-way marginals, which is not private; and the uniform distribution. Errors are of shares of the records,
+for several numbers of records, orders and epsilons. Noise is seeded, hence not private: Adult is public.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DELTA = 1e-6
 
 
 def independent_noise(queries: Marginals, truth: np.ndarray, n: int, epsilon: float, rng: np.random.Generator) -> float:
-    """Largest error of Gaussian noise on all tables together, no fit: l2 sensitivity sqrt(2 tables) / n."""
+    """Return the largest error of Gaussian noise on all tables together: l2 sensitivity sqrt(2 tables) / n."""
     distance = np.sqrt(2 * len(queries.blocks)) / n
     sigma = smallest(lambda s: gaussian_delta(epsilon, distance / s) <= DELTA, distance)
     return float(np.abs(rng.normal(0, sigma, queries.count)).max())

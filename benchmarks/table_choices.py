@@ -54,13 +54,14 @@ from dpconvex.randomness import SeededSource
 from whole_tables import shown, variations
 
 LEAST, ROWS = 1000, 15_000  #: Least number of records of a table; if it has more than ROWS, ROWS of them are drawn
-KNOWN: tuple[int, ...] = (15_992,)  #: Tables with this number of records are left out: versions of `exam_whole.py`'s
+KNOWN: tuple[int, ...] = (15_992,)  #: Tables with this many records, versions of one in `exam_whole.py`, are left out
 
 
 def drafted(half: str, most: int) -> Iterator[tuple[str, Schema, pd.DataFrame]]:
-    """So many tables that a program chose, with drafts as schemas and a target by chance.
+    """Yield at most `most` tables that a program chose, with drafts as schemas and targets drawn at random.
 
-    They have 4 to 24 columns and 1,000 records or more, no two the same number: many are versions of one another.
+    They have 4 to 24 columns and 1,000 records or more; no two have the same number of records, for many tables are
+    versions of one another.
     """
     sizes, taken = {*KNOWN, 0}, 0
     for package, item in sorted(many_tables.tables(half), key=lambda each: many_tables.checksum(" ".join(each))):
@@ -95,7 +96,7 @@ def declared(half: str) -> Iterator[tuple[str, Schema, pd.DataFrame]]:
 
 
 def binned(schema: Schema, frame: pd.DataFrame, privacy: PrivacyParams) -> tuple[Any, Any, PrivacyParams]:
-    """Records in the bins that `PrivateSyntheticData` has or finds, and what that leaves of the promise."""
+    """Return records in the bins that `PrivateSyntheticData` has or finds, queries, and the rest of the promise."""
     private, n = PrivateSyntheticData(privacy.epsilon, privacy.delta, schema=schema), len(frame)
     plan, records = private.plan(n)[0], private.domain(n).encode(frame)
     if not isinstance(plan, FoundBinsPlan):
@@ -147,7 +148,7 @@ def measured(
 
 
 def told(queries: Marginals, truth: np.ndarray) -> list[float]:
-    """Total variation between each pair's table and the product of its columns."""
+    """Return the total variation between each pair's table and the product of its columns."""
     found = []
     for subset, block in zip(queries.subsets, queries.blocks, strict=True):
         if len(subset) == 2:
@@ -157,9 +158,9 @@ def told(queries: Marginals, truth: np.ndarray) -> list[float]:
 
 
 def with_pairs(half: str, values: float = np.inf) -> Iterator[tuple[str, np.ndarray, Marginals, np.ndarray]]:
-    """Each table of a half of the corpus: its name, codes of its records, all pairs of columns, and their shares.
+    """Yield each table of a half of the corpus: its name, codes of records, all pairs of columns, and their shares.
 
-    Of columns of at most so many values.
+    Only columns of at most `values` values count.
     """
     for name in corpus.HALVES[half]:
         table = corpus.load(name)
@@ -278,7 +279,7 @@ def forecast(numbers: np.ndarray, row: dict) -> float:
 
 
 def choice(row: dict, numbers: dict[str, np.ndarray]) -> str:
-    """Return what is chosen if no pair and forests expect this, all other things as they are."""
+    """Return the design that is chosen if no pair and forests expect what `numbers` say, and all else is as planned."""
     ranked = row["ranked"] | {kind: forecast(found, row) for kind, found in numbers.items()}
     return min(ranked, key=ranked.__getitem__)
 
@@ -346,7 +347,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--values", type=float, default=np.inf)
     parser.add_argument("--tables", nargs="+", choices=("corpus", "many"), default=["corpus", "many"])
-    parser.add_argument("--most", type=int, default=72, help="tables")
+    parser.add_argument("--most", type=int, default=72, help="how many tables of many_tables.py")
     parser.add_argument("--json")
     given = parser.parse_args()
     usual = {"one-noise": [0.1, 0.3, 1, 3, 10], "relations": [0.1, 0.3, 1, 3, 10], "forests": [0.1, 0.3, 1, 3]}

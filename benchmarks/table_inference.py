@@ -34,7 +34,7 @@ from whole_tables import TABLES, shown
 
 
 def coverage(name: str, epsilons: list[float], deltas: list[float], seeds: int) -> list[dict]:
-    """Shares of cells, and of whole tables, that lie in their intervals; nothing is fitted."""
+    """Return the shares of cells, and of whole tables, that lie in their intervals; nothing is fitted."""
     table = TABLES[name]()
     cells = TableCells.of_schema(table.schema)
     codes, n, rows = cells.encode(table.frame), len(table.frame), []
@@ -84,7 +84,7 @@ def variances(rows: np.ndarray) -> np.ndarray:
 
 
 def copies(epsilons: list[float], deltas: list[float], seeds: int, count: int) -> list[dict]:
-    """Shares of seeds in which each way's intervals hold the population's figures."""
+    """Return the shares of seeds in which each way's intervals hold the population's figures."""
     table, n, rows = tables.adult(45_222), 20_000, []
     cells = TableCells.of_schema(table.schema, (*NUMBERS, "race"))
     codes, queries = cells.encode(table.frame), Marginals.of_order(cells.shape, 2)
@@ -104,7 +104,7 @@ def copies(epsilons: list[float], deltas: list[float], seeds: int, count: int) -
         return figures(second)
 
     def drawn(model, rng: np.random.Generator) -> np.ndarray:
-        """Records one by one: the sampler rounds, so they are picked from ten times as many."""
+        """Return independent records, picked from ten times as many because the sampler rounds shares."""
         return model.sample(10 * n, rng)[rng.integers(0, 10 * n, n)]
 
     def of_records(codes: np.ndarray) -> np.ndarray:

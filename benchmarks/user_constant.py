@@ -37,7 +37,7 @@ SHARES = (0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.9, 1e9)
 
 
 def facts(model: Any, n: int) -> dict[str, Any]:
-    """Return what the first plan with columns and a constant's method expect, and what columns are taken to tell."""
+    """Return what the first plan with columns and a constant expect to lose, and what columns are taken to tell."""
     first = next(plan for plan in model.plan(n, unit=Unit.USER) if plan.algorithm != "constant")
     inner = model.set_params(algorithm="constant").plan(n, unit=Unit.USER)[0]
     while inner.algorithm != "objective_perturbation":
@@ -128,7 +128,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    REMAINS.update(dict.fromkeys(REMAINS, 1e9))  # no constant comes first: caps are those of fits
+    REMAINS.update(dict.fromkeys(REMAINS, 1e9))  # then no constant comes first, and caps are those of fits
     lines = real(arguments) if arguments.real else dealt(arguments)
     if arguments.json:
         arguments.json.write_text(json.dumps(lines, indent=1))

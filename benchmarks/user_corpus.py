@@ -2,12 +2,13 @@
 
     python benchmarks/user_corpus.py --delta 1e-6 --records 1 3 10 --seeds 2 --algorithms auto objective_perturbation
 
-Only twelve tables have real users; all of them have two classes, and numbers were chosen on nearly all of them. Here
-the records of every learning table of `corpus.py` are dealt to users: at random (``alike=False``), or so that a user's
-records resemble one another (``alike=True``: in order of a random direction of features, targets and noise). The number
-of records per user is geometric with mean ``records``. With one record per user, protecting users *is* protecting
-records, so a plan for users should lose no more than a plan for records (``--algorithms records`` fits the latter). The
-printed loss is the mean over users of their mean loss, less that of the best linear model, as a share of a constant's.
+`user_tables.py` has only twelve tables with real users; all of them have two classes, and constants were chosen on
+nearly all of them. Here the records of every learning table of `corpus.py` are dealt to users: at random, or, with
+``--alike``, so that a user's records resemble one another (in the order of a random direction of features, plus target,
+plus noise). The number of records per user is geometric with mean ``--records``. With one record per user, protecting
+users *is* protecting records, so a plan for users should lose no more than a plan for records (``--algorithms records``
+fits the latter). The printed loss is the mean over users of their mean loss, less that of the best linear model, as a
+share of a constant's.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ EPSILONS = (0.1, 0.3, 1.0, 3.0)
 
 
 def users(table: Table, records: int, alike: bool, seed: int = 0) -> np.ndarray:
-    """Return whose record each is, (n,): users have a geometric number of records, `records` in the mean."""
+    """Return the user of each record, (n,): users have a geometric number of records, `records` on average."""
     rng, n = np.random.default_rng(seed), len(table.X)
     sizes = rng.geometric(1 / records, size=n) if records > 1 else np.ones(n, dtype=int)
     owners = np.repeat(np.arange(n), sizes)[:n]
@@ -49,7 +50,7 @@ def users(table: Table, records: int, alike: bool, seed: int = 0) -> np.ndarray:
 
 
 class Case:
-    """A table with users: what the best linear model and a constant lose, and fits; of all columns, or of a few."""
+    """A table with users, of all columns or of a few; what the best linear model and a constant lose; and fits."""
 
     def __init__(self, name: str, records: int, alike: bool = False, rows: int = 20_000, columns: int = 0) -> None:
         table = load(name)
@@ -107,11 +108,11 @@ def main() -> None:
     parser.add_argument("--records", type=int, nargs="+", default=[1, 3, 10])
     parser.add_argument("--alike", action="store_true")
     parser.add_argument("--kind", choices=("numbers", "classes", "all"), default="all")
-    parser.add_argument("--more", action="store_true", help="with the further regressions of the corpus")
+    parser.add_argument("--more", action="store_true", help="add the further regressions of the corpus")
     parser.add_argument("--algorithms", nargs="+", default=["records", "auto"])
     parser.add_argument("--epsilons", type=float, nargs="+", default=EPSILONS)
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--rows", type=int, default=20_000, help="records of a table, at most")
+    parser.add_argument("--rows", type=int, default=20_000, help="the largest number of records of a table")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", DpconvexWarning)

@@ -37,7 +37,7 @@ from user_corpus import EPSILONS, users
 DELTA, FEW, WIDER = 1e-6, 2, 4
 METHODS = ("objective_perturbation", "noisy_gradient", "informed_gradient", "constant")
 NAMES = [*(name for name in HALVES["learning"] if name not in MANY_CLASSES), *list(MORE_NUMBERS)[:3]]
-FORMS = {  # records a user, and whether they resemble one another
+FORMS = {  # records per user, and whether they resemble one another
     "declared": ((3, True), (10, False)), "wide": ((3, False), (10, True)), "two": ((3, False), (10, True)),
 }  # fmt: skip
 
@@ -57,7 +57,7 @@ def table(name: str, rows: int) -> tuple[Any, Any]:
 
 
 def cells(frame: Any, schema: Any, form: str, records: int, alike: bool, seeds: int) -> list[dict[str, Any]]:
-    """Return, by epsilon and method, what a plan expects, its rank and what it loses, over the best linear model."""
+    """Return, by epsilon and method, a plan's expected loss, its rank and its loss over the best linear model."""
     if form == "two":
         if len(schema.columns) <= FEW:
             return []

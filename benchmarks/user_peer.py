@@ -1,11 +1,11 @@
-"""DP-SGD with whole users as samples, best of six settings on the held-out users, priced under either relation.
+"""Measure DP-SGD with whole users as samples, with the best of six settings on the held-out users, by relation.
 
-    python benchmarks/user_peer.py [--tables grades care] [--seeds 5]      # half a minute a table
+    python benchmarks/user_peer.py [--tables grades care] [--seeds 5]      # half a minute for each table
 
-The peer of `benchmarks/user_level.py` written anew, so that it can be run at the terms of this library: Poisson samples
-of a fortieth of the users, gradients of users cut to a level, Gaussian noise. The multiplier of the noise holds
-epsilon at delta 1e-6 for users that are replaced (`PoissonSteps`) or for users that are added or removed (privacy loss
-distributions of dp-accounting). Seeded: this measures accuracy on public data.
+This is the peer of `benchmarks/user_level.py` written anew, so that it can be run on the terms of this library: Poisson
+samples of about a fortieth of the users (16 at least), clipped gradients of users, Gaussian noise. The noise multiplier
+makes epsilon hold at delta 1e-6 for users that are replaced (`PoissonSteps`) or for users that are added or removed
+(privacy loss distributions of dp-accounting). Fits are seeded: this measures accuracy on public data.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def descend(X, y, starts, number, clip, step, count, rate, sigma, batch, rng):
                 g += (z - y[i] if number else -y[i] / (1 + np.exp(y[i] * z))) * X[i]
             g /= starts[u + 1] - starts[u]
             total += g * min(1.0, clip / (np.sqrt(g @ g) + 1e-6))
-        if taken:  # as the benchmark of Opacus has it
+        if taken:  # as in the benchmark with Opacus
             w -= step * (total + sigma * clip * rng.normal(0, 1, len(w))) / batch
     return w
 

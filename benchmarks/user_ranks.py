@@ -33,7 +33,7 @@ from user_corpus import EPSILONS, LEARNING, Case
 DELTA, FLOOR = 1e-6, 0.002
 METHODS = ("objective_perturbation", "noisy_gradient", "informed_gradient", "recentering", "constant")
 FACTORS = {
-    "informed_gradient": (0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, np.inf),  # over the root of the records a user
+    "informed_gradient": (0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, np.inf),  # divided by the root of the records per user
     "noisy_gradient": (1.0, 1.25, 1.5, 2.0, np.inf),
     "recentering": (0.8, 0.95, 1.1, 1.65, np.inf),
 }
@@ -41,7 +41,7 @@ LABELS, POWERS = (0.5, 0.7, 1.0), (1.0, 1.5, 2.0)
 
 
 def in_use(kind: str) -> dict[str, float]:
-    """Return the factors that plans are compared by; that of a look is divided by the root of the records a user."""
+    """Return the factors that plans are compared by; that of a look is divided by the root of records per user."""
     noisy = registry.OF_USERS_CLASSES if kind == "classes" else 1.0
     return {"informed_gradient": look.TUNING.caution * noisy, "noisy_gradient": noisy, "recentering": 1.1}
 
@@ -62,10 +62,7 @@ def measured(case: Case, epsilon: float, seeds: int) -> dict[str, Any]:
 
 
 def chosen(line: dict[str, Any], factors: dict[str, float], best: bool = False) -> float:
-    """Return the logarithm of what the plan of the least expectation lost, relative to objective perturbation.
-
-    Or to the best method.
-    """
+    """Return the log-ratio of what the chosen plan lost to objective perturbation's loss, or to the best method's."""
     expected = {name: line[name]["expected"] * factors.get(name, 1.0) for name in METHODS if name in line}
     if "informed_gradient" in expected:
         expected["informed_gradient"] /= np.sqrt(line["m"])
@@ -99,7 +96,7 @@ def report(lines: list[dict[str, Any]], kind: str, records: tuple[int, ...]) -> 
 
 
 def lengths(arguments: argparse.Namespace) -> None:
-    """Print the excess of a descent after a look by r_u, relative to what is in use."""
+    """Print the excess of a descent after a look by r_u, relative to the r_u in use."""
     today, lines = look.TUNING, []
     tried = list(product(LABELS, POWERS))
     cases: Any = product(LEARNING, arguments.records)
@@ -129,7 +126,7 @@ def lengths(arguments: argparse.Namespace) -> None:
 
 
 def _groups(records: list[int]) -> list[tuple[int, ...]]:
-    """Return what is reported together: all numbers of records a user, several, and each."""
+    """Return the numbers of records per user that are reported together: all, those above 1, and each."""
     found = [tuple(records), tuple(m for m in records if m > 1), *((m,) for m in records)]
     return [each for each in dict.fromkeys(found) if each]
 

@@ -1,9 +1,9 @@
-"""Time and memory of user-level fits: 10^5 users, 10^7 records in any order.
+"""Measure time and memory of user-level fits: 10^5 users, 10^7 records in any order.
 
     python benchmarks/user_speed.py [--users 100000] [--records 10000000] [--features 20] [--algorithms ...]
 
-Each fit runs in a process of its own; reported is its peak memory beyond the interpreter's, relative to the data
-(features, targets and labels).
+Each fit runs in a process of its own. The printed memory is the peak beyond the memory before the data were made,
+relative to the data (features, targets and labels).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def data(users: int, records: int, features: int, seed: int) -> tuple[np.ndarray
 
 
 def peak() -> float:
-    """Largest resident memory of this process so far, in bytes."""
+    """Return the largest resident memory of this process so far, in bytes."""
     return 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 

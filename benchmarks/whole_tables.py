@@ -1,21 +1,22 @@
-"""Synthetic data for whole tables: total variation of all two-way tables, and training on synthetic records.
+"""Measure synthetic data for whole tables: total variation of all two-way tables, and training on drawn records.
 
     python benchmarks/whole_tables.py [--tables adult diamonds flights] [--epsilon 0.1 1] [--delta 0 1e-6] [--seeds 3]
         [--auc] [--json FILE] [--figure FILE] [--codes FILE]
     python benchmarks/whole_tables.py --ranges --tables adult diamonds credit --epsilon 0.3 1 3 --seeds 3
 
-Mean and largest total variation over all pairs of columns between the model, or as many records drawn from it, and the
-data, all rows of the table, numbers in 16 bins; beside it the model of independent columns with the whole promise
-(`relations="none"`). With `--auc` a logistic regression is trained on records drawn from a release of 80 % of the rows
-and tested on the other 20 %, which were not synthesized; the last line of a table is the same on the real 80 %.
-`--codes` writes the encoded tables for `whole_tables_peers.py`, and measures nothing.
+It compares the data (all rows, numbers in 16 bins) with the released model, and with as many records drawn from it, by
+the mean and the largest total variation over all pairs of columns. The model of independent columns, with the whole
+promise (`relations="none"`), is measured too. With `--auc` a logistic regression (for numbers a linear one) is trained
+on records drawn from a release of 80 % of the rows and tested on the other 20 %, which were not synthesized, except for
+diamonds; the last line of a table has the same for training on the real 80 %. `--codes` writes the encoded tables for
+`whole_tables_peers.py`, and measures nothing.
 
-`--ranges` compares releases with declared ranges to releases that find all ranges themselves: as many drawn records as
-the table has, put into the 16 bins of the *declared* ranges, which favors these; "own": the model, in its own bins.
+`--ranges` compares releases with declared ranges to releases that find all ranges themselves, by as many drawn records
+as the table has, in the 16 bins of the *declared* ranges, which favors these. "own" is the model in its own bins.
 
 Neighbors replace one record; the number of rows is public. Noise is seeded, hence not private: the tables are public.
-Bins that are found stand in `found_bins.py`; the numbers that choose among designs, in `table_choices.py`; intervals
-and inference from synthetic records, in `table_inference.py`.
+`found_bins.py` measures bins that are found, `table_choices.py` the numbers that choose among designs, and
+`table_inference.py` intervals and inference from synthetic records.
 """
 
 from __future__ import annotations
@@ -59,13 +60,13 @@ def variations(queries: Marginals, truth: np.ndarray, answers: np.ndarray) -> tu
 
 
 def auc(schema, train, test) -> float:
-    """Area under the curve of a logistic regression, mean over classes; of numbers R^2 of a linear one."""
+    """Return the area under the curve of a logistic regression, mean over classes; for numbers R^2 of a linear one."""
     labels, wanted = (np.asarray(schema.encode_target(part)) for part in (train, test))
     X, X_test = schema.encode(train), schema.encode(test)
     if schema.target.numeric:
         return float(LinearRegression().fit(X, labels).score(X_test, wanted))
     if len(np.unique(labels)) < 2:
-        return 0.5  # nothing of the rarer class was drawn
+        return 0.5  # no record of the rarer class was drawn
     model = LogisticRegression(C=10.0, max_iter=300).fit(X, labels)
     given = dict(zip(model.classes_, model.predict_proba(X_test).T, strict=True))
     each = np.unique(wanted)[1 if len(schema.target.classes) == 2 else 0 :]
@@ -112,7 +113,7 @@ def measure(name: str, epsilons: list[float], deltas: list[float], seeds: int, w
 
 
 def found_ranges(name: str, epsilons: list[float], deltas: list[float], seeds: int) -> list[dict]:
-    """Records drawn with declared and with private ranges, both in bins of the declared ones."""
+    """Measure records drawn with declared and with private ranges, both in the bins of the declared ranges."""
     table, rows = TABLES[name](), []
     cells = TableCells.of_schema(table.schema)
     codes, queries = cells.encode(table.frame), Marginals.of_order(cells.shape, 2)
@@ -133,7 +134,7 @@ def found_ranges(name: str, epsilons: list[float], deltas: list[float], seeds: i
 
 
 def trained(name: str, table, epsilons: list[float], deltas: list[float]) -> list[dict]:
-    """Train on records synthesized from 80 % of the rows, test on the others."""
+    """Train on records synthesized from 80 % of the rows, and test on the other rows."""
     frame = open_table(table.frame).to_arrow()
     order = np.random.default_rng(1).permutation(len(frame))
     train, test = frame.take(order[len(frame) // 5 :]), frame.take(order[: len(frame) // 5])
@@ -156,7 +157,7 @@ def shown(row: dict) -> str:
 
 
 def draw(rows: list[dict], path: str) -> None:
-    """Mean total variation against epsilon, of the first table measured."""
+    """Draw mean total variation over epsilon for the first table measured."""
     import matplotlib.pyplot as plt
 
     rows = [row for row in rows if row["table"] == rows[0]["table"] and "mean" in row]

@@ -1,20 +1,21 @@
-"""AIM and MST on the encoded tables of `whole_tables.py`, for the same neighbors: the peers of noisy tables.
+"""Run AIM and MST, the peers of noisy tables, on the encoded tables of `whole_tables.py`, for the same neighbors.
 
     git clone https://github.com/ryan112358/mbi   # Apache 2.0; needs jax, optax, chex, attrs, networkx, pandas
     python benchmarks/whole_tables.py --codes codes.npz
     python benchmarks/whole_tables_peers.py codes.npz --mbi mbi --table adult --epsilon 1 [--method AIM]
 
-Both are run as their repository has them (AIM: 16 rounds a column, 1,000 steps a fit, models of 80 MB, all pairs as its
-workload), but their noise is that of neighbors that *replace* a record, as ours: a replaced record moves counts by the
+Both are run as their repository has them (AIM: 16 rounds per column, 1,000 steps per fit, models of 80 MB, all pairs as
+its workload), but with noise for neighbors that *replace* a record, like ours: a replaced record moves counts by the
 root of 2 in l2 and a selection's score by 2, so the budget rho is halved and scores are divided by the root of 2 again.
-AIM's figures are those of its model, MST's those of as many records as the table has. A line every five rounds says
-how far AIM is, so that a run that was stopped says something: with the rest of its budget unspent, and marked as such.
+AIM's figures are those of its model, MST's those of as many records as the table has. Every five rounds AIM prints a
+line with what it has reached, so that a run that is stopped (``--seconds``) tells something, too: such lines are marked
+as not ended, and the rest of the budget is unspent.
 
-AIM ends sooner here than by its own script, with the same selections and fits, in double precision (single precision
-stalls at 100,000 records, says the repository): measurements of one table are pooled by their variances, the same loss
-but for a constant, so that no round compiles a fit of tables that were all measured before; and tables that a model
-does not hold, which score candidates, come from the repository's elimination of columns in eager mode (PyTorch on an
-accelerator where there is one, else NumPy), which compiles nothing.
+AIM ends sooner here than by its own script, with the same selections and fits, in double precision (the repository says
+that single precision stalls at 100,000 records). First, measurements of one table are pooled by their variances, which
+changes the loss only by a constant, so that no round compiles a fit to tables that were all measured before. Second,
+candidates are scored by tables that the model does not hold; these come from the repository's elimination of columns in
+eager mode (PyTorch on an accelerator if there is one, else NumPy), which compiles nothing.
 """
 
 import argparse
@@ -30,13 +31,13 @@ import numpy as np
 
 
 def variations(truth, found):
-    """Mean and largest total variation over pairs of columns."""
+    """Return the mean and the largest total variation over pairs of columns."""
     each = [float(np.abs(truth[pair] - found(pair)).sum()) / 2 for pair in truth]
     return {"mean": float(np.mean(each)), "largest": max(each)}
 
 
 class Eager:
-    """Arrays of the elimination: of PyTorch on an accelerator, else of NumPy."""
+    """Arrays for the elimination of columns: of PyTorch on an accelerator, else of NumPy."""
 
     def __init__(self):
         found = importlib.util.find_spec("torch") and importlib.import_module("torch")
@@ -60,7 +61,7 @@ class Eager:
 
 
 def quicken(mbi, names, sizes):
-    """Make `mbi` compile less, with the same results (above)."""
+    """Make `mbi` compile less, with the same results (see above)."""
     estimation, tree, eager = mbi.estimation, mbi.junction_tree, Eager()
     estimate, project = estimation.MirrorDescent.estimate, mbi.MarkovRandomField.project
 
@@ -116,7 +117,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=math.inf)
     given = parser.parse_args()
     sys.path[:0] = [f"{given.mbi}/src", f"{given.mbi}/mechanisms"]
-    # MST draws records, in place: of arrays of double precision it cannot.
+    # MST draws records in place, which fails for arrays of double precision.
     importlib.import_module("jax").config.update("jax_enable_x64", given.method == "AIM")
     mbi, cdp = importlib.import_module("mbi"), importlib.import_module("cdp2adp")
     exact = cdp.cdp_rho
@@ -133,7 +134,7 @@ def main() -> None:
     def report(found, **more):
         print(json.dumps(facts | more | {"seconds": time.monotonic() - start} | variations(truth, found)), flush=True)
 
-    np.random.seed(given.seed)  # noqa: NPY002 - theirs draws from it
+    np.random.seed(given.seed)  # noqa: NPY002 - the peers draw from the global state
     if given.method == "MST":
         mst = importlib.import_module("mst")
         chosen = mst.exponential_mechanism

@@ -1,9 +1,10 @@
-"""Worst-group training on Adult against average-loss training: accuracy and log-loss, of the worst group and average.
+"""Compare worst-group with average-loss training on Adult: accuracy and log-loss, on average and of the worst group.
 
     python benchmarks/worst_group.py [--group sex|race] [--seeds 3] [--json FILE]
 
-Groups are the categories of one column. A third of the records is held out. Average training over the same l1 ball,
-worst-group training by the library's methods. Noise is seeded, hence not private: Adult is public.
+Groups are the categories of one column. A third of the records is held out. Average training is over the same l1 ball
+as worst-group training, and without a ball; worst-group training is by each of the library's methods. Noise is seeded,
+hence not private: Adult is public.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What both environments share: tables as arrays, measures, and the store of results. NumPy only."""
+"""Hold what both environments share: tables as arrays, measures, and the store of results. It needs only NumPy."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ class Data:
         return self.facts["kind"]
 
     def excess(self, z: np.ndarray, link: str = "own") -> float:
-        """Mean training loss less that of the unregularized optimum; regression: in units of the target's variance."""
+        """Return the mean training loss above the unregularized optimum's; for numbers, over the target's variance."""
         return (mean_loss(self.kind, z, self.y, link) - self.facts["optimum"]) / self.facts["variance"]
 
     def score(self, z: np.ndarray) -> float:
-        """Held-out accuracy, or R^2 of predictions clipped to the target's range."""
+        """Return held-out accuracy, or R^2 of predictions clipped to the target's range."""
         if self.kind == "regression":
             residual = self.y_test - np.clip(z[:, 0], -0.5, 0.5)
             return float(1 - np.mean(residual**2) / np.var(self.y_test))
@@ -72,7 +72,7 @@ class Data:
 
 
 def mean_loss(kind: str, z: np.ndarray, y: np.ndarray, link: str = "own") -> float:
-    """Mean log-loss, or squared error of predictions clipped to the target's range.
+    """Return the mean log-loss, or the squared error of predictions clipped to the target's range.
 
     `link` ``one_vs_rest`` normalizes the sigmoids of the classes.
     """
@@ -89,8 +89,8 @@ def mean_loss(kind: str, z: np.ndarray, y: np.ndarray, link: str = "own") -> flo
 class Fit:
     """A released linear model, and what is worth keeping about the fit (`notes`).
 
-    Its `scores` of training and held-out records where the model clips columns into narrower ranges first, `W` and `b`
-    else.
+    `scores` holds the scores of training and held-out records if the model clips columns into narrower ranges first;
+    otherwise scores follow from `W` and `b`.
     """
 
     W: np.ndarray
@@ -119,14 +119,14 @@ class Method:
     name : str
     track : {"pure", "approximate"}
     kinds : tuple of str
-        Kinds of tables that it is for.
+        Kinds of tables that the method is for.
     fit : callable
         ``(data, jobs) -> fits``.
     settings : callable
-        Public facts of a table to settings. More than one: tuned, that is, the best on the *answer* counts (which is
-        not private, and flatters it).
+        Maps public facts of a table to settings. If there are several, the method is tuned: the setting with the least
+        training loss counts, which is not private and favors it.
     like : Method, optional
-        Take the setting that this one found.
+        The method whose best setting this one takes.
     batches : callable
         ``(data, jobs) -> lists of jobs`` that are fitted together. Their time is shared out evenly.
     """
@@ -141,7 +141,7 @@ class Method:
 
 
 class Store:
-    """Finished fits, one JSON object a line; what is there already is not run again."""
+    """Finished fits, one JSON object per line; what is there already is not run again."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -162,7 +162,7 @@ class Store:
 @contextmanager
 def measured(cost: dict[str, float]) -> Iterator[None]:
     """Write wall time, processor time and additional peak memory (MB) of the block into `cost`."""
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     before, wall, cpu = _resident("VmRSS"), time.perf_counter(), time.process_time()
     yield
     cost["seconds"], cost["cpu_seconds"] = time.perf_counter() - wall, time.process_time() - cpu

@@ -1,4 +1,4 @@
-"""Noise of the peers' methods under our neighbor relation, replace-one, and under the one that Opacus ships with."""
+"""Compute the peers' noise under our neighbor relation, replace-one, and under the one that Opacus ships with."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from scipy.stats import norm
 
 @cache
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Largest mu such that a mu-GDP release is (epsilon, delta)-DP (Dong, Roth and Su 2022, corollary 1)."""
+    """Return the largest mu such that a mu-GDP release is (epsilon, delta)-DP (Dong, Roth and Su 2022, corollary 1)."""
 
     def gap(mu: float) -> float:
-        # Through logarithms: exp(epsilon) may be large where the tail is tiny.
+        # Logarithms, since exp(epsilon) may be large where the tail is tiny.
         second = np.exp(epsilon + norm.logcdf(-epsilon / mu - mu / 2))
         return norm.cdf(-epsilon / mu + mu / 2) - second - delta
 
@@ -24,12 +24,12 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 @cache
 def sketch_ridge(epsilon: float, delta: float, rows: int) -> float:
-    """Least eigenvalue that `rows` Gaussian combinations of all records need, in squared longest rows.
+    """Return the least eigenvalue that `rows` Gaussian combinations of all records need, in squared longest rows.
 
     Such a combination is normal with the Gram matrix as covariance, whose eigenvalues are at least the ridge. A
     replaced record raises one variance by a factor of at most 1 + 1/ridge and lowers another by 1 - 1/ridge; the two
-    directions are taken as orthogonal, which can only favor the method. Renyi divergence of two normals (Gil et al.
-    2013), turned into epsilon by Canonne et al. 2020, Proposition 12.
+    directions are taken as orthogonal, which can only favor the method. The Renyi divergence of two normals (Gil et al.
+    2013) is turned into epsilon by Canonne et al. 2020, Proposition 12.
     """
 
     def spent(log_ridge: float) -> float:
@@ -43,10 +43,10 @@ def sketch_ridge(epsilon: float, delta: float, rows: int) -> float:
 
 @cache
 def sampled_noise(epsilon: float, delta: float, rate: float, steps: int) -> float:
-    """Noise multiplier of Poisson-sampled Gaussian steps, one record replaced; per unit of the clipping norm.
+    """Return the noise multiplier, per unit of the clipping norm, of Poisson-sampled steps for one replaced record.
 
     The replaced record takes part with probability `rate` in both data sets, so one step's outputs are the mixtures
-    (1 - q) N(0, s^2) + q N(+-1, s^2). Numerical privacy loss distribution, rounded to the nearest point of a fine grid.
+    (1 - q) N(0, s^2) + q N(+-1, s^2). Their privacy loss is rounded to the nearest point of a fine grid.
     """
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
@@ -65,7 +65,7 @@ def sampled_noise(epsilon: float, delta: float, rate: float, steps: int) -> floa
         pld = PrivacyLossDistribution.create_from_rounded_probability(Counter(rounded), 0.0, step)
         return pld.self_compose(steps).get_epsilon_for_delta(delta)
 
-    low = high = 2 * rate * np.sqrt(steps) / gaussian_mu(epsilon, delta)  # what the central limit says
+    low = high = 2 * rate * np.sqrt(steps) / gaussian_mu(epsilon, delta)  # by the central limit theorem
     while spent(high) > epsilon:
         high *= 1.3
     while low > 0.05 and spent(low) < epsilon:
@@ -75,7 +75,7 @@ def sampled_noise(epsilon: float, delta: float, rate: float, steps: int) -> floa
 
 @cache
 def shipped_noise(epsilon: float, delta: float, rate: float, steps: int) -> float:
-    """Noise multiplier that Opacus chooses itself: one record added or removed."""
+    """Return the noise multiplier that Opacus chooses itself, for one record added or removed."""
     from opacus.accountants.utils import get_noise_multiplier
 
     return get_noise_multiplier(

@@ -1,8 +1,8 @@
-"""dpconvex at its defaults: `algorithm="auto"`, nothing tuned.
+"""Fit dpconvex at its defaults: `algorithm="auto"`, nothing tuned.
 
-PYTHONPATH=benchmarks python -m side_by_side.ours [--quick] [--tables adult ...] [--methods "dpconvex additive"]
+    PYTHONPATH=benchmarks python -m side_by_side.ours [--quick] [--tables adult ...] [--methods "dpconvex additive"]
 
-Linear models; additive ones of tables with a schema, two classes or numbers, where they are named.
+Models are linear. Additive models are fitted only if ``--methods`` names them, to tables of two classes or numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from side_by_side.prepare import described, domain_of, split
 
 @lru_cache(maxsize=1)
 def records(name: str) -> tuple[Any, Any, Any] | None:
-    """The schema, the records for training and those that are held out; None where there is no schema."""
+    """Return the schema, the records for training and those that are held out; None if there is no schema."""
     table = described(name)
     if table is None:
         return None
@@ -36,7 +36,7 @@ def records(name: str) -> tuple[Any, Any, Any] | None:
 
 
 def fit(data: Data, jobs: Sequence[Job], additive: bool = False) -> list[Fit]:
-    """Seeded, hence not private: this measures accuracy on public data."""
+    """Fit with seeds, hence not privately: this measures accuracy on public data."""
     return [fit_one(data, job.epsilon, job.delta, job.seed, additive) for job in jobs]
 
 
@@ -53,7 +53,7 @@ def fit_one(data: Data, epsilon: float, delta: float, seed: int, additive: bool)
         model = kind(epsilon, delta, schema=schema, random_state=seed).fit(parts[0])
         scores = tuple(scored(model, part, data.kind) for part in parts)
     plan = model.plan_
-    # Half squared errors in the plan; squared errors in units of the variance in the table.
+    # Plans have half squared errors, the table has squared errors over the variance.
     unit = 2 / data.facts["variance"] if data.kind == "regression" else 1.0
     error = plan.predicted_error
     notes = {
@@ -65,7 +65,7 @@ def fit_one(data: Data, epsilon: float, delta: float, seed: int, additive: bool)
 
 
 def scored(model: Any, part: Any, kind: str) -> np.ndarray:
-    """Scores of records, (n, outputs); predicted numbers in [-1/2, 1/2], as the peers see targets."""
+    """Return scores of records, (n, outputs); predicted numbers are in [-1/2, 1/2], as targets are for the peers."""
     if kind == "regression":
         target = model.schema.target
         return ((model.predict(part) - target.lower) / (target.upper - target.lower) - 0.5)[:, None]

@@ -1,10 +1,10 @@
-"""The peers: diffprivlib (pure epsilon); with delta Opacus, noisy descent, Newton and, for numbers, three more.
+"""Fit the peers: diffprivlib (pure); with a delta Opacus, noisy descent, Newton and, for numbers, three more.
 
     PYTHONPATH=benchmarks python -m side_by_side.peers [--quick] [--tables adult ...] [--methods opacus ...]
 
 One grid suits all tables: clipping norms are in units of the longest row, and a step is given by its longest possible
-move, `move` times (longest row) / (largest curvature). Methods called "tuned" take the setting that is best on the
-answer.
+move, `move` times (longest row) / (largest curvature). Methods called "tuned" take the setting with the least training
+loss, which is not private.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ CLASSIFICATION, REGRESSION = ("binary", "multiclass"), ("regression",)
 
 
 def radius(data: Data) -> float:
-    """Largest Euclidean length of a row with its constant feature."""
+    """Return the largest Euclidean length of a row with its constant feature."""
     return float(np.hypot(data.facts["norm"], 1.0))
 
 
 def curvature(data: Data) -> float:
-    """Bound on the curvature of one record's loss: log-loss, softmax, half squared error."""
+    """Return a bound on the curvature of one record's loss: log-loss, softmax, half squared error."""
     return radius(data) ** 2 * {"binary": 0.25, "multiclass": 0.5, "regression": 1.0}[data.kind]
 
 
 def one_by_one(fit: Callable[[Data, Job], Fit]) -> Callable[[Data, Sequence[Job]], list[Fit]]:
-    """A method that makes one fit at a time."""
+    """Return a method that makes one fit at a time."""
     return lambda data, jobs: [fit(data, job) for job in jobs]
 
 
@@ -45,7 +45,7 @@ def one_by_one(fit: Callable[[Data, Job], Fit]) -> Callable[[Data, Sequence[Job]
 
 @one_by_one
 def logistic_valid(data: Data, job: Job) -> Fit:
-    """Rows with their constant feature scaled into the unit ball: there its guarantee holds (up to solver error)."""
+    """Fit rows scaled with their constant into the unit ball, where the guarantee holds (up to solver error)."""
     from diffprivlib.models import LogisticRegression
 
     R = radius(data)
@@ -54,7 +54,7 @@ def logistic_valid(data: Data, job: Job) -> Fit:
         epsilon=job.epsilon, data_norm=1.0, fit_intercept=False, random_state=job.seed, **job.setting
     )
     coef = model.fit(X, data.y).coef_ / R
-    if 1 < len(coef) < data.facts["outputs"]:  # a class without a record for training: as good as impossible
+    if 1 < len(coef) < data.facts["outputs"]:  # a class without a training record gets almost no probability
         seen, coef = coef, np.tile(np.append(np.zeros(data.X.shape[1]), -30.0), (data.facts["outputs"], 1))
         coef[model.classes_.astype(int)] = seen
     return Fit(coef[:, :-1], coef[:, -1], link="one_vs_rest")
@@ -62,7 +62,7 @@ def logistic_valid(data: Data, job: Job) -> Fit:
 
 @one_by_one
 def logistic_shipped(data: Data, job: Job) -> Fit:
-    """The rows as they are and the true bound on their length: less noise than the claimed epsilon needs."""
+    """Fit rows as they are, with the true bound on their length: there is less noise than the claimed epsilon needs."""
     from diffprivlib.models import LogisticRegression
 
     model = LogisticRegression(epsilon=job.epsilon, data_norm=data.facts["norm"], random_state=job.seed).fit(
@@ -72,14 +72,14 @@ def logistic_shipped(data: Data, job: Job) -> Fit:
 
 
 def _bounds(data: Data) -> tuple[np.ndarray, np.ndarray]:
-    """Range of every column: categories lie in [0, 1], numbers in [-1/2, 1/2]."""
+    """Return the range of every column: categories lie in [0, 1], numbers in [-1/2, 1/2]."""
     category = np.concatenate([np.full(size, norm == "l1" and size > 1) for size, norm, *_ in data.facts["blocks"]])
     return np.where(category, 0.0, -0.5), np.where(category, 1.0, 0.5)
 
 
 @one_by_one
 def linear_valid(data: Data, job: Job) -> Fit:
-    """All columns moved to [-1/2, 1/2], the constant one of them: for other ranges its squares get too little noise."""
+    """Fit columns moved to [-1/2, 1/2], the constant one, too: in other ranges squares get too little noise."""
     from diffprivlib.models import LinearRegression
 
     lower, upper = _bounds(data)
@@ -101,11 +101,11 @@ def linear_shipped(data: Data, job: Job) -> Fit:
     return Fit(model.coef_[None, :], np.array([model.intercept_]).ravel())
 
 
-# Noisy gradient descent over all records, independent of ours
+# Noisy gradient descent over all records, written independently of ours
 
 
 def slopes(kind: str, z: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Derivative of every record's loss by its linear predictions, (n, fits, outputs)."""
+    """Return the derivative of every record's loss by its linear predictions, (n, fits, outputs)."""
     if kind == "regression":
         z -= y[:, None, None]
     elif kind == "binary":
@@ -122,7 +122,7 @@ def slopes(kind: str, z: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def noisy_descent(data: Data, jobs: Sequence[Job]) -> list[Fit]:
-    """Full-batch gradient descent on clipped gradients; Gaussian noise for one replaced record, composed exactly.
+    """Run full-batch descent on clipped gradients, with Gaussian noise for one replaced record, composed exactly.
 
     All `jobs` have the same number of steps and read the records together.
     """
@@ -146,7 +146,7 @@ def noisy_descent(data: Data, jobs: Sequence[Job]) -> list[Fit]:
 
 
 def equally_long(data: Data, jobs: Sequence[Job]) -> list[list[Job]]:
-    """Jobs with the same number of steps, as many together as memory allows."""
+    """Return batches of jobs with the same number of steps, each as large as memory allows."""
     most = max(1, 25_000_000 // (data.facts["n"] * data.facts["outputs"]))
     batches = []
     for steps in sorted({job.setting["steps"] for job in jobs}):
@@ -160,9 +160,9 @@ def equally_long(data: Data, jobs: Sequence[Job]) -> list[list[Job]]:
 
 @one_by_one
 def boosted_adassp(data: Data, job: Job) -> Fit:
-    """Rounds of ridge regression on clipped residuals with one noisy Gram matrix (Tang et al. 2023, Algorithm 2).
+    """Repeat ridge regression on clipped residuals with one noisy Gram matrix (Tang et al. 2023, Algorithm 2).
 
-    For one replaced record, with mu^2 adding up: a third for the Gram matrix (Frobenius norm of a change at most
+    For one replaced record, mu^2 adds up: a third is for the Gram matrix (a change has Frobenius norm at most
     sqrt(2) R^2, R the longest row), a twentieth for its least eigenvalue (R^2), the rest for the rounds (2 R clip).
     """
     n, R, mu = data.facts["n"], radius(data), gaussian_mu(job.epsilon, job.delta)
@@ -174,7 +174,7 @@ def boosted_adassp(data: Data, job: Job) -> Fit:
     noise = np.triu(rng.normal(0, sigma, (d, d)))
     gram = X.T @ X
     least = np.linalg.eigvalsh(gram)[0] + rng.normal(0, R**2 / (mu * np.sqrt(0.05)))
-    tail = sigma * np.sqrt(d * np.log(2 * d**2 / 0.05))  # of the noise's largest eigenvalue
+    tail = sigma * np.sqrt(d * np.log(2 * d**2 / 0.05))  # bounds the noise's largest eigenvalue with probability .95
     ridge = max(0.0, tail - max(0.0, least - 2 * R**2 / (mu * np.sqrt(0.05))))
     inverse = np.linalg.pinv(gram + noise + np.triu(noise, 1).T + ridge * np.eye(d))
     spread = 2 * R * clip * np.sqrt(rounds) / (mu * np.sqrt(1 - 1 / 3 - 0.05))
@@ -187,13 +187,13 @@ def boosted_adassp(data: Data, job: Job) -> Fit:
 
 @one_by_one
 def hessian_mixing(data: Data, job: Job) -> Fit:
-    """Rounds of ridge regression on clipped residuals, the Gram matrix of each from Gaussian combinations of the
+    """Repeat ridge regression on clipped residuals, each time with a Gram matrix of Gaussian combinations of the
     records (Lev et al. 2026, Iterative Hessian Mixing).
 
-    For one replaced record: `share` of epsilon and a third of delta for all combinations, and as much delta for the
-    event that the least eigenvalue is below its noisy bound; of the rest of epsilon, in units of mu^2, a twentieth for
-    that eigenvalue (R^2), what remains for the gradients (2 R clip). Combinations of the records and of noise are
-    normal with the Gram matrix plus the ridge as covariance, and are drawn as such.
+    For one replaced record, `share` of epsilon and a third of delta are for all combinations, and another third for the
+    event that the least eigenvalue is below its noisy bound. Of the rest of epsilon, in units of mu^2, a twentieth is
+    for that eigenvalue (R^2), and what remains for the gradients (2 R clip). Combinations of the records and of noise
+    are normal with the Gram matrix plus the ridge as covariance, and are drawn as such.
     """
     n, R, setting, delta = data.facts["n"], radius(data), job.setting, job.delta / 3
     rng, rounds, share = np.random.default_rng(job.seed), setting["rounds"], setting["share"]
@@ -216,11 +216,11 @@ def hessian_mixing(data: Data, job: Job) -> Fit:
 
 @one_by_one
 def tukey_em(data: Data, job: Job) -> Fit:
-    """A deep point among least squares fits of parts of the records (Amin et al. 2022, Algorithm 2: TukeyEM).
+    """Return a deep point among least-squares fits to parts of the records (Amin et al. 2022, Algorithm 2: TukeyEM).
 
     One replaced record changes one of the m models, so it moves depths by at most 1, and by at most 1 the distance to
-    data on which the sampler would be unsafe. Half of epsilon and of delta for the test of that distance, half for the
-    exponential mechanism. Where the test fails, 0 is released: the middle of the range.
+    data on which the sampler would be unsafe. Half of epsilon and of delta is for the test of that distance, half for
+    the exponential mechanism. If the test fails, 0 is released: the middle of the range.
     """
     rng, m, epsilon, delta = np.random.default_rng(job.seed), job.setting["models"], job.epsilon / 2, job.delta / 2
     X, middle = np.column_stack([data.X, np.ones(len(data.X))]), m // 4
@@ -253,11 +253,11 @@ def tukey_em(data: Data, job: Job) -> Fit:
 
 @one_by_one
 def double_noise_newton(data: Data, job: Job) -> Fit:
-    """Newton steps with noise on the gradient and on the step (Ganesh et al. 2023, Algorithm 3, eigenvalues "add").
+    """Run Newton steps with noise on the gradient and on the step (Ganesh et al. 2023, Algorithm 3, eigenvalues "add").
 
-    For one replaced record, R the longest row, mu^2 adding up over the steps: the mean gradient moves by 2 R / n; a
-    record adds at most R^2 / (4 n) to the Hessian, in one direction, so with `least` on its diagonal the step of a
-    released gradient g moves by at most twice ``|g| h / (least (least + h))``, h that number.
+    mu^2 adds up over the steps. For one replaced record, with R the longest row, the mean gradient moves by 2 R / n. A
+    record adds at most h = R^2 / (4 n) to the Hessian, in one direction, so with `least` on its diagonal the step of a
+    released gradient g moves by at most twice ``|g| h / (least (least + h))``.
     """
     n, R, setting = data.facts["n"], radius(data), job.setting
     rng, mu = np.random.default_rng(job.seed), gaussian_mu(job.epsilon, job.delta) / np.sqrt(setting["steps"])
@@ -279,7 +279,7 @@ def double_noise_newton(data: Data, job: Job) -> Fit:
 
 
 def opacus(data: Data, setting: Setting, noise: float, seed: int) -> Fit:
-    """Fit a linear layer by Opacus: Poisson-sampled batches, `DPOptimizer`."""
+    """Fit a linear layer by Opacus, with Poisson-sampled batches and `DPOptimizer`."""
     import torch
     from opacus.grad_sample import GradSampleModule
     from opacus.optimizers import DPOptimizer
@@ -304,7 +304,7 @@ def opacus(data: Data, setting: Setting, noise: float, seed: int) -> Fit:
     for _ in range(round(setting["epochs"] / setting["share"])):
         batch = torch.nonzero(torch.rand(n) < setting["share"])[:, 0]
         if len(batch) == 0:
-            batch = batch.new_zeros(1)  # tables of a few hundred records only: Opacus needs a record to see shapes
+            batch = batch.new_zeros(1)  # only in tables of a few hundred records; Opacus needs one record
         optimizer.zero_grad()
         loss[data.kind](model(X[batch]), y[batch]).backward()
         optimizer.step()

@@ -1,10 +1,10 @@
 """Encode the tables by their public schemas, split them, and find the non-private optimum: arrays for every method.
 
-PYTHONPATH=benchmarks python -m side_by_side.prepare [--quick] [--tables adult ...]
+    PYTHONPATH=benchmarks python -m side_by_side.prepare [--quick] [--tables adult ...]
 
-Tables of the corpus are prepared where they are named; ``--tables held_out`` stands for the half on which nothing was
-ever chosen, two classes or numbers, ``--tables learning`` for the other, ``--tables exam`` and
-``--tables second`` for `exam_tables.py`.
+Tables of the corpus are prepared if they are named. ``--tables held_out`` stands for the tables with two classes or
+numbers of the half on which nothing was ever chosen, ``--tables learning`` for those of the other half, ``--tables
+exam`` and ``--tables second`` for the lists of `exam_tables.py`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FASHION = Path("/usr/share/datasets/fashion-mnist")  # where the Debian package 
 
 
 def fashion() -> tuple[np.ndarray, np.ndarray, DataDomain]:
-    """Fashion-MNIST: 60,000 images, every one divided by its own Euclidean length."""
+    """Return Fashion-MNIST: 60,000 images, each divided by its own Euclidean length."""
     images, labels = (FASHION / f"train-{what}-ubyte.gz" for what in ("images-idx3", "labels-idx1"))
     X = np.frombuffer(gzip.decompress(images.read_bytes())[16:], np.uint8).reshape(-1, 784).astype(float)
     y = np.frombuffer(gzip.decompress(labels.read_bytes())[8:], np.uint8)
@@ -60,7 +60,7 @@ GROUPS |= {"exam": list(EXAM), "second": list(SECOND)}
 
 
 def optimum(kind: str, X: np.ndarray, y: np.ndarray, domain: DataDomain) -> float:
-    """Mean loss of the unregularized optimum (for separable data: of a penalty of 1e-9, near the infimum)."""
+    """Return the mean loss of the optimum; classes have a tiny penalty, so that separable data have one, too."""
     if kind == "regression":
         A = np.column_stack([X, np.ones(len(X))])
         gram, moments = A.T @ A, A.T @ y
@@ -92,7 +92,7 @@ def split(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def described(name: str) -> tables.Table | None:
-    """The table as its schema describes it; None for one of images, which has none."""
+    """Return the table as its schema describes it; None for images, which have no schema."""
     makers = {**DESCRIBED, **tables.TABLES, **tables.REGRESSION_TABLES, "adult": partial(tables.adult, 45_222)}
     return makers[name]() if name in makers else None
 

@@ -1,4 +1,4 @@
-"""Tables and figures from the kept results; measures nothing.
+"""Write tables and figures from the kept results; nothing is measured.
 
 PYTHONPATH=benchmarks python -m side_by_side.report [--results DIR] [--figures DIR]
 """
@@ -22,7 +22,7 @@ FLOOR = 1e-7  # an excess counts as at least this much
 
 @dataclass(frozen=True)
 class Track:
-    """Which methods stand side by side; `rivals` are those that the target is about."""
+    """The methods that are compared; `target` and `share` are about the ratio to the best of `rivals`."""
 
     name: str
     ours: str
@@ -47,7 +47,7 @@ Rows = list[Mapping[str, Any]]
 
 
 def load(folder: Path) -> dict[Key, Rows]:
-    """Fits of every (table, method, epsilon), with the setting that was taken: the most seeds, then the best mean."""
+    """Return the fits of every (table, method, epsilon) at its setting of the most seeds, then of the least excess."""
     found: dict[Key, dict[str, Rows]] = defaultdict(lambda: defaultdict(list))
     for path in (folder / "ours.jsonl", folder / "peers.jsonl"):
         for row in map(json.loads, path.read_text().splitlines()):
@@ -60,7 +60,7 @@ def mean(rows: Rows, what: str = "excess") -> float:
 
 
 def cells(results: Mapping[Key, Rows], track: Track) -> list[tuple[str, float]]:
-    """Tables and budgets that ours and at least one rival have finished."""
+    """Return the tables and budgets for which ours and at least one rival are finished."""
     ours = {(table, epsilon) for table, method, epsilon in results if method == track.ours}
     theirs = {(table, epsilon) for table, method, epsilon in results if method in track.rivals}
     place = {name: k for k, name in enumerate(ORDER)}  # tables of the corpus after the others, by name
@@ -73,7 +73,7 @@ def best_rival(results: Mapping[Key, Rows], track: Track, cell: tuple[str, float
 
 
 def ratios(results: Mapping[Key, Rows], track: Track) -> np.ndarray:
-    """Return our excess over the better rival's. A floor keeps the sign: clipping may beat the optimum a little."""
+    """Return our excess over the best rival's. Both have a floor, since clipping may beat the optimum a little."""
     found = [
         max(mean(results[table, track.ours, epsilon]), FLOOR) / max(best_rival(results, track, (table, epsilon)), FLOOR)
         for table, epsilon in cells(results, track)
@@ -106,7 +106,7 @@ def excess_table(results: Mapping[Key, Rows], track: Track, constant: Mapping[st
 
 
 def score_table(results: Mapping[Key, Rows], track: Track) -> str:
-    """Held-out accuracy or R^2, ours and the best of each rival, one line a table."""
+    """Return held-out accuracy or R^2 of ours and of each rival, with one line for each table and method."""
     methods = (track.ours, *track.rivals)
     epsilons = sorted({epsilon for _, epsilon in cells(results, track)})
     lines = [
@@ -123,7 +123,7 @@ def score_table(results: Mapping[Key, Rows], track: Track) -> str:
 
 
 def cost_table(results: Mapping[Key, Rows], track: Track) -> str:
-    """Median processor seconds and peak memory of one fit, all budgets together."""
+    """Return median processor seconds and peak memory of one fit, over all budgets."""
     methods = (track.ours, *track.rivals)
     lines = ["| table | " + " | ".join(methods) + " |", "|---|" + "---|" * len(methods)]
     for table in dict.fromkeys(table for table, _ in cells(results, track)):
