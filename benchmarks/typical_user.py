@@ -1,4 +1,4 @@
-"""Measure how near the privately found number of records of a typical user is to the true one, by two constants.
+"""Measure how near the privately found number of records of a typical user comes to the true one.
 
     python benchmarks/typical_user.py [--runs 200]      # half a minute
 

@@ -5,8 +5,8 @@
 
 Everything that a user contributed is protected, at delta 1e-6. A fifth of the users is held out. The loss is averaged
 over the held-out users (each user's mean), above that of the best model without privacy, which is fitted to the
-training users with the same weights. Neighbors replace a user, or add or remove one; then the declared number of users
-is the true one.
+training users with the same weights. Neighbors replace a user, or, with ``--neighbors``, add or remove one; then the
+true number of users is declared.
 
 - ``auto`` is what the library chooses; beside it stands every algorithm that it can plan for users. Fits are by schema.
 - ``group privacy`` is a pure record-level fit at ``epsilon / m`` after each user is cut down to m random records, with

@@ -1,4 +1,4 @@
-"""Measure DP-SGD with whole users as samples, with the best of six settings on the held-out users, by relation.
+"""Measure DP-SGD with whole users as samples, with the best of six settings, for either relation of neighbors.
 
     python benchmarks/user_peer.py [--tables grades care] [--seeds 5]      # half a minute for each table
 

@@ -12,7 +12,7 @@ diamonds; the last line of a table has the same for training on the real 80 %. `
 `whole_tables_peers.py`, and measures nothing.
 
 `--ranges` compares releases with declared ranges to releases that find all ranges themselves, by as many drawn records
-as the table has, in the 16 bins of the *declared* ranges, which favors these. "own" is the model in its own bins.
+as the table has, in the 16 bins of the *declared* ranges, which favors the former. "own" is the model in its own bins.
 
 Neighbors replace one record; the number of rows is public. Noise is seeded, hence not private: the tables are public.
 `found_bins.py` measures bins that are found, `table_choices.py` the numbers that choose among designs, and

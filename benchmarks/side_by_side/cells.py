@@ -1,4 +1,4 @@
-"""Hold what both environments share: tables as arrays, measures, and the store of results. It needs only NumPy."""
+"""This module holds what both environments share: tables as arrays, measures and the store of results, in NumPy."""
 
 from __future__ import annotations
 
