@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import warnings
 from dataclasses import replace
 from itertools import product
@@ -21,10 +20,9 @@ import numpy as np
 
 import corpus
 from dpconvex import PrivateLinearRegression
-from dpconvex.algorithms.erm import registry, sufficient_statistics
+from dpconvex.algorithms.erm import registry, sufficient_statistics as plans
 from dpconvex.data import NumericTarget
 
-plans = sys.modules[f"{sufficient_statistics.__name__}.plan"]
 EPSILONS, SETTINGS = (0.1, 0.3, 1.0, 3.0), tuple(product((20, 40, 60, 100), (1.7, 1.0), (0.3, 0.15)))
 FLOOR = 1e-7  # an excess counts as at least this much
 

@@ -129,9 +129,11 @@ def main() -> None:
     for name in GROUPS.get(given.tables[0], given.tables):
         if not (given.data / name / "facts.json").exists():
             prepare(name, given.data / name)
-    kept = {path.parent.name: json.loads(path.read_text()) for path in sorted(given.data.glob("*/facts.json"))}
     given.results.mkdir(parents=True, exist_ok=True)
-    (given.results / "tables.json").write_text(json.dumps(kept, indent=1) + "\n")
+    path = given.results / "tables.json"
+    kept = json.loads(path.read_text()) if path.exists() else {}  # facts of tables whose data are not here stay
+    kept |= {each.parent.name: json.loads(each.read_text()) for each in given.data.glob("*/facts.json")}
+    path.write_text(json.dumps(dict(sorted(kept.items())), indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -21,11 +21,12 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import LinearModelProblem
 
-CAUTION, OF_NUMBERS, OF_USERS_CLASSES = 1.5, 2.0, 2.0
+CAUTION, OF_NUMBERS, OF_USERS_CLASSES, WIDE = 1.5, 2.0, 2.0, 30
 """A plan with delta > 0 is preferred if its expected error times a factor is less than that of pure plans. The factor
-is CAUTION in general; OF_NUMBERS where a regression's explained variance is a guess, since plans preferred there lost
-1.8 times the expected error (`benchmarks/prior.py`); 1 for users' regressions; OF_USERS_CLASSES for users' two classes
-(`benchmarks/user_ranks.py`)."""
+is CAUTION in general, and falls to 1 as columns exceed WIDE, since pure noise there costs more than is expected
+(`benchmarks/many_classes.py`); OF_NUMBERS where a regression's explained variance is a guess, since plans preferred
+there lost 1.8 times the expected error (`benchmarks/prior.py`); 1 for users' regressions; OF_USERS_CLASSES for users'
+two classes (`benchmarks/user_ranks.py`)."""
 
 CENTERED = ("objective_perturbation", "noisy_gradient", "sufficient_statistics", "random_projection")
 """Methods that may run on recentered columns."""
@@ -144,12 +145,13 @@ def plans(
     if not found and refusals:
         raise _most_telling(refusals)
     if not found:
-        fixed = options.fixed()
-        own = next((name for name in ("solver", *OF_USERS) if name in fixed), None)
-        name = own or ("constants" if "constants" in fixed else "noise")
-        remedy = "Leave it out, or use another algorithm" if own else "Use noise='auto' and constants='calibrated'"
+        name = next((name for name in ("solver", *OF_USERS, "constants", "noise") if name in options.fixed()), None)
+        if name is None:
+            raise InvalidParameterError(
+                "algorithm", algorithm, "has no plan for this problem and promise", "Use 'auto'"
+            )
         what = f"is not available for algorithm={algorithm!r}"
-        raise InvalidParameterError(name, getattr(options, name), what, remedy)
+        raise InvalidParameterError(name, getattr(options, name), what, "Leave it out, or use another algorithm")
     return found
 
 
@@ -190,7 +192,8 @@ def cautious(plan: LinearModelPlan) -> float:
     """Return the expected error, times its factor (see `CAUTION`) if delta is spent; the bound if none is expected."""
     task, users = plan.problem, plan.problem.grouped
     if task.explained is None:
-        factor = OF_USERS_CLASSES if users and task.loss.n_outputs == 1 else CAUTION
+        near = min(1.0, WIDE / task.domain.dim) ** 2
+        factor = OF_USERS_CLASSES if users and task.loss.n_outputs == 1 else 1 + (CAUTION - 1) * near
     else:
         factor = 1.0 if users else OF_NUMBERS
     return plan.predicted_error.rank * (1.0 if plan.predicted_error.expected is None or is_pure(plan) else factor)

@@ -239,14 +239,15 @@ def total(values: Array, groups: UserGroups | None) -> int:
 
 @algorithms.recorded("recentering")
 def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) -> tuple[CenteredPlan, ...]:
-    """Return the plan; an empty tuple if numeric columns or a constant feature are missing, or records are too few."""
+    """Return the plan; refuse if numeric columns or a constant feature are missing, or records are too few."""
     algorithms.check_relation(privacy, users=True)
     algorithms.require_average(problem)
     widths = numeric_half_widths(problem.domain)
     p = len(widths)
     least, most = TUNING.length_shares
     if p == 0 or problem.domain.intercept == 0 or problem.n * most * privacy.epsilon < TUNING.miscount:
-        return ()
+        what = f"needs numeric columns, a constant feature and n * epsilon of {TUNING.miscount / most:g} at least"
+        raise InvalidParameterError("algorithm", "recentering", what, "Use algorithm='auto'")
     share = max(TUNING.miscount / problem.n, least * privacy.epsilon)
     second = ReportNoisyMax(Sensitivity(1.0, "linf", LENGTH_LEMMA, unit=privacy.unit), share)
     norm = GroupedNorm.block_max(DataDomain.box(p, 1.0))
