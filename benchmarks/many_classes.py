@@ -3,6 +3,7 @@
     python benchmarks/many_classes.py [--rows 3000] [--seeds 2] [--delta 0] [--caps 1 auto] [--algorithm auto]
         [--json FILE]
     python benchmarks/many_classes.py --constants --json FILE
+    python benchmarks/many_classes.py --famous [--seeds 5]
 
 Few tables have a target of more than two classes, so no number of plans for several classes had been chosen on such
 tables. The targets here are the 23 categories of three to nine levels in the learning half of `corpus.py` that other
@@ -10,7 +11,8 @@ columns tell something about, and its three targets with as many classes; the ta
 excess of a fit is its training loss above that of the best model, as a share of a constant's, and counts as at least
 .005. Printed: geometric means of the excess relative to the first fit, with standard errors over tables. With
 ``--constants``: excess and accuracy relative to never taking a constant, by the share of `REMAINS` (of the loss of zero
-parameters) that decides when a constant is taken. Fits are seeded, hence not private.
+parameters) that decides when a constant is taken. With ``--famous``: log-loss and accuracy of `auto`, pure and with
+delta 1e-6, on iris, wine and digits of scikit-learn, tables that people try first. Fits are seeded, hence not private.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.linear_model import LogisticRegression
 
 import corpus
@@ -86,6 +89,26 @@ class Case:
         return (loss - self.best) / (self.constant - self.best), float((p.argmax(1) == self.y).mean()), model
 
 
+def famous(seeds: int) -> None:
+    """Print what `auto` does with tables whose columns tell three or ten classes well; wine's ranges are read off."""
+    for name, load in {"iris": load_iris, "wine": load_wine, "digits": load_digits}.items():
+        X, y = load(return_X_y=True)
+        top = {"iris": 8.0, "digits": 16.0}.get(name, 1.2 * X.max(0))
+        for delta, epsilon in product((0.0, 1e-6), (*EPSILONS, 10.0)):
+            found, taken = [], set()
+            for seed in range(seeds):
+                model = PrivateLogisticRegression(
+                    epsilon, delta, feature_bounds=(0, top), classes=range(int(y.max()) + 1), random_state=seed
+                ).fit(X, y)
+                p = model.predict_proba(X)
+                loss = -float(np.log(np.maximum(p[np.arange(len(p)), y], 1e-12)).mean())
+                found.append((loss, float((p.argmax(1) == y).mean())))
+                taken.add(model.plan_.algorithm)
+            (loss, right), error = np.mean(found, 0), np.std(found, 0)[1] / seeds**0.5
+            shown = f"log-loss {loss:.3f}, accuracy {right:.3f} ({error:.3f}), {' or '.join(sorted(taken))}"
+            print(f"{name:8s} eps={epsilon:<4g} delta={delta:<6g} {shown}", flush=True)
+
+
 def innermost(plan: Any) -> Any:
     while hasattr(plan, "then"):
         plan = plan.then
@@ -112,7 +135,7 @@ def compare(lines: list[dict[str, Any]], names: list[str]) -> None:
 
 
 def constants(lines: list[dict[str, Any]]) -> None:
-    for share in (0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.9):
+    for share in (0.15, 0.2, 0.25, 0.3, 0.4, 0.6, 0.9):
         for line in lines:
             taken = line["own"] + share * min(line["trivial"], line["zero"]) < line["expected"]
             line["chosen"], line["taken"] = (line["constant"] if taken else line["auto"]), taken
@@ -131,9 +154,12 @@ def main() -> None:
     parser.add_argument("--algorithm", default="auto")
     parser.add_argument("--tables", nargs="+", choices=list(TASKS), default=list(TASKS))
     parser.add_argument("--constants", action="store_true")
+    parser.add_argument("--famous", action="store_true")
     parser.add_argument("--json", type=Path)
     given, lines = parser.parse_args(), []
     warnings.simplefilter("ignore", DpconvexWarning)
+    if given.famous:
+        return famous(given.seeds)
     for case in (Case(name, target, given.rows) for name in given.tables for target in TASKS[name].split()):
         for epsilon in EPSILONS:
             line: dict[str, Any] = {"table": case.name, "classes": case.classes, "n": len(case.y), "epsilon": epsilon}

@@ -354,3 +354,25 @@ def test_imports_need_no_unix() -> None:
         "fcntl",
     ]
     assert list(unguarded(ast.parse("try:\n    import fcntl\nexcept ImportError:\n    fcntl = None"))) == []
+
+
+STARTS = """
+import importlib, pathlib, sys, warnings
+
+warnings.simplefilter("ignore")
+sys.path.insert(0, "benchmarks")
+for path in sorted(pathlib.Path("benchmarks").rglob("*.py")):
+    name = ".".join(path.relative_to("benchmarks").with_suffix("").parts)
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:  # peers and packages of data are installed by `make bench` alone
+        if str(error.name).startswith("dpconvex") or (pathlib.Path("benchmarks") / f"{error.name}.py").exists():
+            raise
+    print(name)
+"""
+
+
+@pytest.mark.gate
+def test_every_benchmark_starts() -> None:
+    run = subprocess.run([sys.executable, "-c", STARTS], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, f"after {run.stdout.split()[-1:]}: {run.stderr[-2000:]}"

@@ -19,7 +19,7 @@ from dpconvex import (
     Schema,
     adult_schema,
 )
-from dpconvex.algorithms.erm.registry import plans
+from dpconvex.algorithms.erm.registry import CAUTION, WIDE, cautious, plans
 from dpconvex.data import ClassTarget, NumericTarget
 from dpconvex.errors import InvalidParameterError, SchemaError
 from dpconvex.estimators._streams import PROBE, promise_of
@@ -166,3 +166,27 @@ def test_a_schema_that_cannot_be_read_is_named(kind: Any, schema: Any) -> None:
     for ask in (lambda: model.plan(100), lambda: model.fit(np.zeros((9, 2)), np.zeros(9))):
         with pytest.raises((SchemaError, InvalidParameterError), match="schema"):
             ask()
+
+
+@pytest.mark.parametrize(
+    ("n", "columns", "classes", "epsilon", "delta", "algorithms"),
+    [
+        (150, 4, 3, 1.0, 0.0, {"objective_perturbation"}),  # as many records, columns and classes as iris has
+        (1797, 64, 10, 3.0, 0.0, {"objective_perturbation", "recentering"}),  # and as scikit-learn's digits
+        (1797, 64, 10, 1.0, 1e-6, {"noisy_gradient"}),
+    ],
+)
+def test_tables_that_people_try_first_do_not_get_a_constant(
+    n: int, columns: int, classes: int, epsilon: float, delta: float, algorithms: set[str]
+) -> None:
+    model = PrivateLogisticRegression(epsilon, delta, feature_bounds=(0, 1), classes=range(classes))
+    assert model.plan(n, columns)[0].algorithm in algorithms
+
+
+def test_plans_that_spend_delta_are_preferred_sooner_for_many_columns() -> None:
+    factors = []
+    for columns in (5, WIDE - 1, 2 * WIDE - 1, 20 * WIDE - 1):  # beside them stands the constant feature
+        found = PrivateLogisticRegression(1.0, 1e-6, feature_bounds=(0, 1), classes=(0, 1)).plan(5000, columns)
+        plan = next(plan for plan in found if plan.algorithm == "noisy_gradient")
+        factors.append(cautious(plan) / plan.predicted_error.rank)
+    assert factors == pytest.approx([CAUTION, CAUTION, 1 + (CAUTION - 1) / 4, 1 + (CAUTION - 1) / 400])
