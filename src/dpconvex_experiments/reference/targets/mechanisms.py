@@ -92,7 +92,7 @@ def _above(privacy: PrivacyParams, bound: float) -> Subject:
 
 
 def _median(privacy: PrivacyParams, bound: float) -> Subject:
-    """A value moves from end to end: most of the interval leaves the middle rank, the rest reaches it; or the reverse."""
+    """A value changes ends: most of the interval leaves the middle rank and the rest reaches it, or the reverse."""
     mechanism = MedianMechanism(privacy.epsilon, -bound, bound, 4)
     first, second = bound * np.array([1, -1, 0.8, 1]), bound * np.array([-1, -1, 0.8, 1])
     return _use(mechanism, privacy, {"crosses upwards": (second, first), "crosses downwards": (first, second)})

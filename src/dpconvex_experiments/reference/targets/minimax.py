@@ -159,7 +159,7 @@ def _tables(privacy: PrivacyParams, bound: float, neighbors: Neighboring, noise:
 
 @builder
 def _found_bins(privacy: PrivacyParams, bound: float, *within: tuple[float, float]) -> Subject:
-    """A column has a range or none. A 0 becomes missing, which changes its cell whatever range is found, or becomes 1."""
+    """A column has a range or none. A 0 in it becomes 1, or missing, which changes its cell whatever range is found."""
     declared = tuple((1, *ends, "none", 1.0, 0.0) for ends in within)
     queries, open_ = Marginals.of_order((2, 2), 2), found_bins.Open((1,), (), (1,), declared)
     plan = cast(Any, plan_queries(queries, 8, privacy, "noisy_tables", open=open_)[0])
