@@ -37,7 +37,7 @@ def with_outliers(share):
 
 # %%
 # Solid lines are for fits at epsilon 1, dashed ones for a budget so large that hardly any noise is left. Of tilted
-# plans only a bound is known, which is huge where the ridge is as small as for the dashed lines: we silence its warning.
+# plans only a bound is known, which is huge for a ridge as small as that of the dashed lines: we silence its warning.
 
 models = {
     "least squares": (PrivateLinearRegression, {"tilt": 0.0}),

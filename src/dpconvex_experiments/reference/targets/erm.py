@@ -126,7 +126,7 @@ def _objective(
 
 
 def _curvature(privacy: PrivacyParams, bound: float) -> Subject:
-    """Both minimizer and curvature are released; near 0 a record adds nothing to the column's, or the most it can."""
+    """Minimizer and curvature are released; near 0 a record adds nothing to the column's curvature, or the most."""
     plan = curvature.plan(_beside_a_constant(LogisticLoss(), privacy, bound), privacy, robust=True)
     return Subject(plan, linear_subject(plan).pairs, lambda found: np.append(found.point, found.plan.noisy))
 
