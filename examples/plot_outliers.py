@@ -2,10 +2,10 @@
 Tilts and outliers
 ==================
 
-A positive tilt listens to the largest losses, so it also listens to mistakes in the data. For outliers one would want a
+A positive tilt gives more weight to the largest losses, so also to mistakes in the data. For outliers one would want a
 *negative* tilt. It is refused: the tilted risk is then not convex, its minimizer may jump between far apart points when
-one record changes, and no sensitivity bound holds. What to use instead: losses with a bounded slope. Fits are seeded so
-that the picture is reproducible, which makes them *not private*.
+one record changes, and no sensitivity bound holds. Use a loss with a bounded slope instead. Fits are seeded so that the
+picture is reproducible, which makes them *not private*.
 """
 
 import warnings
@@ -19,8 +19,8 @@ from dpconvex.data import NumericTarget
 from dpconvex.errors import HopelessPlanWarning
 
 # %%
-# Weekly working hours from age, education and sex (Adult census data). Into the training data we inject outliers: a
-# growing share of people is entered as working 99 hours a week. The test data stay as they are.
+# We predict weekly working hours from age, education and sex (Adult census data), and put outliers into the training
+# data: a growing share of people is entered as working 99 hours a week. The test data stay as they are.
 
 table, full = load_adult(), adult_schema()
 columns = tuple(column for column in full.columns if column.name in ("age", "education-num", "sex"))
@@ -36,9 +36,8 @@ def with_outliers(share):
 
 
 # %%
-# Private at epsilon 1 (solid) and with a budget so large that hardly any noise is left (dashed). Of the tilted plans
-# nothing is known but a bound, and it is huge where the ridge is as small as in the latter: the warning that follows
-# from it is left out.
+# Solid lines are for fits at epsilon 1, dashed ones for a budget so large that hardly any noise is left. Of tilted
+# plans only a bound is known, which is huge for a ridge as small as that of the dashed lines: we silence its warning.
 
 models = {
     "least squares": (PrivateLinearRegression, {"tilt": 0.0}),
@@ -70,10 +69,10 @@ axes.legend()
 plt.show()
 
 # %%
-# The larger the tilt, the worse the outliers; the pseudo-Huber loss and the median hardly notice them. Their slopes are
-# bounded by less than the range of the target, so they also need less noise.
+# The larger the tilt, the more harm outliers do; the pseudo-Huber loss and the median hardly notice them. The slopes of
+# these two are bounded by less than the range of the target, so they also need less noise.
 #
-# This is what asking for a negative tilt answers:
+# A negative tilt is refused with this message:
 
 try:
     PrivateLinearRegression(1.0, schema=schema, tilt=-1.0).plan(len(hours))

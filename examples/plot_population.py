@@ -2,13 +2,13 @@
 A bound for people who are not in the table
 ===========================================
 
-A plan bounds how much a private model loses beyond the best one, before any data are read. By default the loss is that
-on the records at hand. ``risk="population"`` asks for new people from where the records came from: it regularizes more,
-and promises less.
+Before any data are read, a plan bounds how much a private model loses beyond the best one. By default the loss is the
+mean over the records at hand. With ``risk="population"`` it is the expected loss of new people from the distribution of
+the records: the plan then regularizes more, and promises less.
 """
 
 # %%
-# What is promised, for more and more records of four features? No data are needed: plans rest on public facts.
+# What do plans promise for more and more records of four features? No data are needed: plans rest on public facts.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -25,8 +25,8 @@ for risk in ("empirical", "population"):
     print(f"{risk}: bounds {np.round(bounds[risk], 3)}, l2 {np.round(ridges[risk], 4)}")
 
 # %%
-# From which number of records on does the plan promise an excess loss of at most 0.1? A model that knows nothing loses
-# 0.69 in all.
+# From which number of records on does the plan promise an excess loss of at most 0.1? A model that always answers 1/2
+# has a loss of 0.69.
 
 figure, axes = plt.subplots(figsize=(5.6, 4), layout="constrained")
 for risk, color, label in (("empirical", "#0072B2", "these records"), ("population", "#D55E00", "new people")):
@@ -38,7 +38,7 @@ for risk, color, label in (("empirical", "#0072B2", "these records"), ("populati
 axes.axhline(0.1, color="black", linewidth=1)
 axes.text(1_700, 0.095, "these\nrecords", color="#0072B2", fontsize=13, ha="right", va="top")
 axes.text(4_500, 0.26, "new people", color="#D55E00", fontsize=13)
-axes.set(ylim=(0.01, 0.7), xlabel="records", ylabel="most that is lost beyond the best")
+axes.set(ylim=(0.01, 0.7), xlabel="records", ylabel="bound on the excess loss")
 axes.set(yticks=[0.01, 0.1, 0.5], yticklabels=["0.01", "0.1", "0.5"])
 axes.minorticks_off()
 axes.set_title("New people need more records", fontsize=14)
@@ -46,5 +46,5 @@ axes.spines[["top", "right"]].set_visible(False)
 plt.show()
 
 # %%
-# Privacy is the same: noise and certificate do not depend on where records come from. The bound does: it assumes that
-# they are drawn independently.
+# Both have the same promise of privacy, which does not depend on where the records come from. The bound for new people
+# does: it assumes that they are drawn independently.

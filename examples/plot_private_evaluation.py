@@ -2,8 +2,8 @@
 Evaluating a model on private records
 =====================================
 
-A model of income is fitted on most of the census records (Adult) and measured on the others, for one epsilon: whoever
-is in the table is in one part only, so the evaluation is free. A secret random order decides who is held out.
+A model of income is fitted on most of the census records (Adult) and measured on the others, for one epsilon: nobody is
+in both parts, so the evaluation costs nothing more. A secret random order decides who is held out.
 """
 
 import matplotlib.pyplot as plt
@@ -18,8 +18,8 @@ print(found.promise_)
 # %%
 # Two pictures
 # ------------
-# The receiver operating characteristic, and how often people with a predicted probability really have a high income.
-# The bars hold both what chance and what the noise may do.
+# On the left is the receiver operating characteristic, on the right how often people with a given predicted probability
+# really have a high income. The error bars cover both the sampling of the test records and the noise.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(8, 4), layout="constrained")
 left.plot(*found.roc.T, marker="o", markersize=3)
@@ -34,7 +34,7 @@ plt.show()
 # %%
 # Groups
 # ------
-# Each group's metrics cost nothing more, and differences have intervals of their own.
+# The metrics of groups cost nothing more, and differences between groups have separate intervals.
 
 for name in ("accuracy", "recall", "rate"):
     print(name, {group: str(each[name]) for group, each in found.groups.items()})

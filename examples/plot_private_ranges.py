@@ -24,7 +24,8 @@ for name, found in zip(("age", "income"), model.ranges_, strict=True):
 print(f"accuracy {model.score(X, y):.3f}, epsilon {model.certificate_.spent_epsilon:.3f} for ranges and model")
 
 # %%
-# The ranges come from one noisy histogram of octaves. Its noise is the same however many cells there are.
+# A noisy histogram of octaves finds outer ranges, of which a second release keeps parts. The histogram's noise is the
+# same however many cells there are. The picture adds new noise to the true counts; dashed lines are at two deviations.
 
 mechanism: JointHistogram = model.plan_.first
 noise = mechanism.simulate(1, np.random.default_rng(1))[0].reshape(2, -1)

@@ -2,8 +2,8 @@
 Private regression and quantiles
 ================================
 
-A skewed outcome, three private models of it, and the shape of each prediction. Fits here are seeded so that the picture
-is reproducible, which makes them *not private*: leave ``random_state`` out when the data are sensitive.
+Three private models of a skewed outcome predict its mean, its center and a quantile. Fits here are seeded so that the
+picture is reproducible, which makes them *not private*: leave ``random_state`` out when the data are sensitive.
 """
 
 import matplotlib.pyplot as plt
@@ -12,7 +12,7 @@ import numpy as np
 from dpconvex import PrivateHuberRegressor, PrivateLinearRegression, PrivateQuantileRegressor
 
 # %%
-# Waiting times of 20,000 made-up patients. Public knowledge: age up to 100 years, and nobody waits over four hours.
+# We make up waiting times of 20,000 patients. It is public that nobody is over 100 years old or waits over four hours.
 
 rng = np.random.default_rng(0)
 age = rng.uniform(0, 100, 20_000)
@@ -21,7 +21,7 @@ X = age[:, None]
 public = {"feature_bounds": (0, 100), "target_bounds": (0, 240), "random_state": 0}
 
 # %%
-# Left: mean, robust center and upper decile, at epsilon 1. Right: how accuracy grows with the budget, five seeds each.
+# The left picture is for epsilon 1. The right one shows R² for growing budgets: mean and deviation over five seeds.
 
 models = {
     "mean (least squares)": PrivateLinearRegression(1.0, **public),

@@ -3,8 +3,8 @@ Searching for a range that nobody knows
 =======================================
 
 Prices must be clipped to a public range, and the noise grows with its width. What if public knowledge leaves the range
-wide open? A private search tries several, and its certificate covers all of it. Fits here are seeded so that the
-picture is reproducible, which makes them *not private*: leave ``random_state`` out when the data are sensitive.
+wide open? A private search tries several ranges, and its certificate covers all of them. Fits here are seeded so that
+the picture is reproducible, which makes them *not private*: leave ``random_state`` out when the data are sensitive.
 """
 
 import matplotlib.pyplot as plt
@@ -13,7 +13,7 @@ import numpy as np
 from dpconvex import PrivateHuberRegressor, PrivateSearchCV
 
 # %%
-# 20,000 made-up flats. All that is known of rents: none exceeds 100,000 a month.
+# We make up 20,000 apartments. All that is known of their rents is that none exceeds 100,000 a month.
 
 rng = np.random.default_rng(0)
 size = rng.uniform(10, 150, 20_000)
@@ -41,13 +41,13 @@ for plan in PrivateSearchCV(model(0.1, 0), grid, score_bound=0.05).plan(15_000, 
     print(f"{plan.method:12} price {plan.price:5.2f}   stake {plan.stake:.4f}   each tried with {plan.coverage:.0%}")
 
 # %%
-# One promise for everything: the fits, the choice and the released model.
+# One promise covers everything: the fits, the choice and the released model.
 
 search = PrivateSearchCV(model(0.1, 0), grid, score_bound=0.05).fit(X[train], rent[train])
 print(search.best_params_, search.certificate_.spent_epsilon)
 
 # %%
-# Against the widest range, and against the best range, which only the data know.
+# We compare the search with a fit on the widest range, and with one on the best range, which only the data can tell.
 
 epsilons = [0.03, 0.1, 0.3, 1.0]
 lines = {"widest range, no search": [], "private search": [], "best range in hindsight": []}

@@ -19,7 +19,7 @@ needed = required_epsilon(model, 45_222, goal=0.02)
 print(needed)
 
 # %%
-# The curve behind the answer. The band holds nine of ten measured values.
+# The answer is read off this curve. On those public tables its band held nine of ten measured values.
 
 at = [each.at for each in needed.curve]
 figure, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")
@@ -33,6 +33,6 @@ axes.set(xscale="log", yscale="log", xlabel="epsilon", ylabel="log-loss above th
 axes.text(needed.low, 0.03, " needed: somewhere here", transform=axes.get_xaxis_transform())
 
 # %%
-# The other question: how many records does it take at the epsilon that was approved?
+# The question can be turned around: how many records does it take at the epsilon that was approved?
 
 print(required_rows(model.set_params(epsilon=0.5), goal=0.02))

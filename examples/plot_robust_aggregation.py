@@ -6,11 +6,11 @@ In federated learning a server never sees records, only updates of a model that 
 data. Two things can go wrong: an update reveals what its user's records hold, and a few users, broken or malicious,
 can send updates that ruin the model, because a mean follows a single large outlier anywhere.
 
-A private geometric median of the updates answers both. Each round costs (epsilon, delta) for everything a user sent
-in it; a minority of users, whatever they send, cannot move the median far.
+A private geometric median of the updates solves both problems. In each round, everything that a user sends is protected
+at (epsilon, delta); and a minority of users, whatever they send, cannot move the median far.
 
-Here 2,400 users hold 15 people of the Adult census each, and a fifth of the users sends the opposite of what would
-help, five times as large.
+Here 2,400 users hold the records of 15 people of the Adult census each. A fifth of the users are corrupted: they
+subtract five times the mean of the honest users' updates from their own.
 """
 
 import warnings
@@ -34,7 +34,7 @@ corrupted = np.arange(users) < users // 5
 
 
 def updates(weights, steps=5):
-    """What every user sends: the change of the weights after a few steps of logistic regression on their records."""
+    """Return what users send: how a few steps of logistic regression on their records change the weights."""
     local = np.repeat(weights[None], users, axis=0)
     for _ in range(steps):
         margin = targets * np.einsum("umd,ud->um", mine, local)
@@ -43,7 +43,7 @@ def updates(weights, steps=5):
 
 
 def train(aggregate, attacked=True):
-    """Area under the ROC curve of held-out people after every round."""
+    """Return the area under the ROC curve for held-out people after every round."""
     weights, scores = np.zeros(features.shape[1]), []
     for _ in range(rounds):
         sent = updates(weights)
@@ -55,15 +55,15 @@ def train(aggregate, attacked=True):
 
 
 def private_median(sent):
-    """One round of private aggregation; an honest update is shorter than 10, which the server may know beforehand."""
+    """Return the private median of one round; it is public that honest updates are shorter than 10."""
     return PrivateGeometricMedian(epsilon, delta=1e-6, radius_bound=10.0).fit(sent).location_
 
 
 # %%
-# What each way of aggregating makes of the attack
-# ------------------------------------------------
-# The mean learns the opposite. The median learns, with privacy nearly as well as without. Every round reads what the
-# same users hold, so the rounds add up: one budget pays for all of them, and would refuse another round.
+# How each way of aggregating responds to the attack
+# --------------------------------------------------
+# With the mean, the model ranks people the wrong way round. With the median it learns, with privacy nearly as well as
+# without. Every round reads the same users' records, so costs add up: one budget pays for these rounds, and no more.
 
 with budget_context(epsilon=epsilon * rounds, delta=1e-6 * rounds):
     learnt = train(private_median)
@@ -79,8 +79,8 @@ for name, scores in curves.items():
 # %%
 # How many users may be corrupted
 # -------------------------------
-# One round, from the start: length of the error of the aggregate, in units of the right update's length. Every share is
-# another world, in which this would be the only round; so the warning that fits add up is not for us.
+# We measure the error of the first round's aggregate, relative to the length of the right update. Each share stands for
+# a separate study of this one round, so we silence the warning that repeated fits add up.
 
 sent = updates(np.zeros(features.shape[1]))
 right = sent.mean(axis=0)

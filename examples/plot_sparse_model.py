@@ -2,14 +2,14 @@
 Far more columns than rows
 ==========================
 
-Five thousand documents, twenty thousand words: noise in every coefficient would drown a linear model. With a bound on
-the sum of the coefficients' magnitudes the price of privacy grows with the *logarithm* of the number of words, and the
-model names the few that it uses.
+With five thousand documents and twenty thousand words, noise in every coefficient would drown a linear model. Under a
+bound on the sum of the coefficients' magnitudes, the price of privacy grows with the *logarithm* of the number of
+words, and the model names the few that it uses.
 """
 
 # %%
-# Made up: twelve words tell the topic, all others occur at random. The matrix is sparse and stays so. The fits of the
-# picture are seeded, so that it is reproducible; that makes them *not private*.
+# The data are made up: twelve words tell the topic, all others occur at random. The matrix is sparse and stays so. Fits
+# are seeded so that the picture is reproducible, which makes them *not private*.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -35,7 +35,7 @@ for epsilon in epsilons:
     print(f"epsilon {epsilon:g}: {named[-1][0]} telling words used, {named[-1][1]} others, accuracy {accuracy[-1]:.2f}")
 
 # %%
-# What the model uses, and what it is right about, on documents that it has not seen.
+# Bars count the words that the model uses; above them is its accuracy on documents that it has not seen.
 
 right, wrong = np.transpose(named)
 figure, axes = plt.subplots(figsize=(5.6, 4), layout="constrained")

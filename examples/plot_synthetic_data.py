@@ -15,7 +15,7 @@ from dpconvex import PrivateSyntheticData, adult_schema, budget_context, load_ad
 # %%
 # All columns, all their pairs, pure epsilon
 # ------------------------------------------
-# Numbers are in bins that are public: chosen, not read off the data. What cannot be is declared, and never drawn.
+# Numbers are put into public bins, which are not read off the data. Impossible combinations are declared, never drawn.
 
 people = load_adult()
 private = PrivateSyntheticData(
@@ -29,7 +29,7 @@ print(private.sample(4, random_state=0).to_pandas().T)
 # %%
 # A table with intervals
 # ----------------------
-# They are for the shares of the data, from the noisy table alone: they hold whatever the model does.
+# The intervals are for shares in the data and use the noisy table alone, so they hold even where the model is wrong.
 
 table = private.marginal("marital-status", interval=0.95)
 labels = private.cells_.columns[private.cells_.names.index("marital-status")].labels
@@ -44,11 +44,11 @@ axes.legend(fontsize=9)
 # %%
 # Three columns at once
 # ---------------------
-# The share of high incomes by age and sex. The relation of *three* columns was not measured: the model has a guess.
+# We look at the share of high incomes by age and sex. No table of *three* columns was measured: the model guesses it.
 
 
 def share_of_high(table):
-    """Share of the second income class along the first axes."""
+    """Return the share of the second income class for all values of the first axes."""
     return table[..., 1] / table.sum(axis=-1)
 
 
@@ -69,7 +69,8 @@ axes.legend(fontsize=9)
 # %%
 # Does the model fit?
 # -------------------
-# From released numbers: how many deviations of its noise a table is away from the model. Noise explains about 1.
+# The misfit of a table, from released numbers alone, is its distance from the model in deviations of its noise. Noise
+# alone explains about 1.
 
 for row in sorted(private.fit_report_, key=lambda row: -row["misfit"])[:4]:
     print(" and ".join(row["columns"]), round(row["misfit"], 2))
@@ -77,9 +78,8 @@ for row in sorted(private.fit_report_, key=lambda row: -row["misfit"])[:4]:
 # %%
 # Where the number of people is private too
 # -----------------------------------------
-# Neighbors then add or remove one record. Plans need a public guess of the number, here 50,000, and nothing that is
-# released tells it but noisy counts. This epsilon does not compare with the one above: it is a second release, of four
-# columns.
+# Neighbors then add or remove one record. Plans need a public guess of the number, here 50,000; only noisy counts tell
+# the true one. This epsilon pays for a second release, and as neighbors differ, it does not compare with the one above.
 
 columns = ["age", "hours-per-week", "sex", "income"]
 options = {"epsilon": 3.0, "delta": 0.0, "columns": columns}
@@ -92,7 +92,7 @@ print(f"about {total.value:.0f} people, give or take {total.reach(0.05):.0f}; sy
 # %%
 # Where no range is public
 # ------------------------
-# The release then finds ranges and bins itself, out of the same epsilon, and draws numbers inside these bins.
+# The release then pays for finding ranges and bins out of the same epsilon, and draws numbers inside these bins.
 
 found = PrivateSyntheticData(**options, schema=adult_schema().without_ranges()).fit(people)
 synthetic = found.sample(random_state=0)
@@ -107,13 +107,13 @@ axes[0].legend(fontsize=9)
 # %%
 # Where noise hides pairs of all values
 # -------------------------------------
-# At small budgets the values of every column are put into a few groups, which follow from its noisy table, and pairs of
-# groups are measured. With many columns ``algorithm="auto"`` does so itself. The picture shows how far each pair of
-# columns is from independence: in the data, and in what two designs release at epsilon 0.3.
+# For small budgets, ``"grouped_tables"`` puts the values of every column into a few groups, which follow from its noisy
+# table, and measures pairs of groups. With many columns ``algorithm="auto"`` considers it, too. The picture shows how
+# far each pair of columns is from independence: in the data, and in the releases of two methods at epsilon 0.3.
 
 
 def relations(marginal, count):
-    """Total variation between the table of a pair of columns and that of independent columns, for all pairs."""
+    """Return, for all pairs of columns, the total variation between their table and that of independent columns."""
     found = np.zeros((count, count))
     for i, j in np.argwhere(np.triu(np.ones_like(found), 1)):
         both = marginal(i, j)
@@ -126,7 +126,7 @@ codes, names = cells.encode(people), cells.names
 
 
 def of_data(i, j):
-    """Shares of a pair's values in the data; not private."""
+    """Return the shares of a pair's values in the data; they are not private."""
     return np.histogram2d(*codes[:, [i, j]].T, bins=[np.arange(cells.shape[k] + 1) for k in (i, j)])[0] / len(codes)
 
 

@@ -3,9 +3,9 @@ Tilted training for a rare class
 ================================
 
 A mean loss can be small because a rare class hardly counts. ``tilt`` replaces the mean by
-``1/tilt log(mean exp(tilt loss))``: the larger the tilt, the more the largest losses weigh. Here a rare class of a real
-table, trained with and without privacy over the tilt. Fits are seeded so that the picture is reproducible, which makes
-them *not private*: leave ``random_state`` out when the data are sensitive.
+``1/tilt log(mean exp(tilt loss))``: the larger the tilt, the more the largest losses weigh. Here we vary the tilt for a
+table with a rare class, with and without privacy. Fits are seeded so that the picture is reproducible, which makes them
+*not private*: leave ``random_state`` out when the data are sensitive.
 """
 
 import warnings
@@ -18,8 +18,8 @@ from dpconvex import PrivateLogisticRegression, adult_schema, load_adult
 from dpconvex.errors import HopelessPlanWarning
 
 # %%
-# Adult census data, made more imbalanced: of the people with an income above 50,000 dollars we keep one in seven, so
-# that they are one in twenty. Four columns, because a tilt costs more the more a loss can vary.
+# We make the Adult census data more imbalanced: of the people with an income above 50,000 dollars we keep one in seven,
+# so that they are one in twenty. We use four columns only, for a tilt costs more the more a loss can vary.
 
 table, full = load_adult(), adult_schema()
 names = ("education-num", "hours-per-week", "capital-gain", "marital-status")
@@ -32,7 +32,7 @@ rare = schema.encode_target(test) == 1
 print(f"{train.num_rows:,} training records; {100 * rare.mean():.1f} % of the test records are of the rare class")
 
 # %%
-# The plan is the place to choose a tilt: it sees no data, and it says where the promise ends. The noise grows like
+# Choose a tilt by plans: they see no data, and they say from which tilt on the bound is vacuous. The noise grows like
 # ``exp(tilt * range of the loss)``, so with more records one can afford more tilt.
 
 tilts = [0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0]
@@ -43,8 +43,8 @@ for tilt in tilts:
     print(f"tilt {tilt:4.2f}: bound on the excess {error.bound:.3f}{' (vacuous)' if error.vacuous else ''}")
 
 # %%
-# Test losses of each class, and the share of the rare class found when the tenth of the people with the highest scores
-# is flagged. "Not private" has a budget so large that hardly any noise is left.
+# We measure test losses of each class, and the share of the rare class found when the tenth of the people with the
+# highest scores is flagged. "Not private" stands for a budget so large that hardly any noise is left.
 
 
 def measure(epsilon, tilt, seed, **more):
@@ -76,8 +76,8 @@ plt.show()
 # %%
 # The losses of the rare class and of the worst records fall, and the common class pays. That is all: the tilt does not
 # rank people better. Without privacy the share found among the top tenth stays where it was, and with privacy it falls
-# once the noise is large. Nor does anybody cross a threshold of one half by it: a model that must not be badly wrong
-# about anyone is less sure about everyone. If only the ranking matters, leave the tilt at 0 and choose the threshold.
+# once the noise is large. Nor does it lift many scores above one half: a model that must not be badly wrong about
+# anyone is less sure about everyone. If only the ranking matters, leave the tilt at 0 and choose the threshold.
 
 for name, table_of in (("epsilon 2", private), ("not private", plain)):
     for tilt, (of_rare, of_common, worst, found) in zip(tilts, table_of, strict=True):

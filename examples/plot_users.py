@@ -2,7 +2,7 @@
 Protecting users, not rows
 ==========================
 
-A table in which one person has many rows. A record-level promise hides a row; a user-level promise hides the person. It
+In this table one person has many rows. A record-level promise hides a row; a user-level promise hides the person. It
 costs more noise, for there are fewer persons than rows, and it also makes the model robust against whoever has most
 of the rows.
 """
@@ -23,7 +23,7 @@ y = (X @ [2.0, -1.0, 0.5] + rng.logistic(size=len(users)) > 0).astype(int)
 y[users == 400] = 1 - y[users == 400]
 
 # %%
-# ``groups`` says whose row it is. The certificate says what is protected.
+# ``groups`` says which user a row belongs to. The certificate says what is protected. (A seeded fit is *not private*.)
 
 facts = {"feature_bounds": (-1, 1), "classes": [0, 1], "coefficient_norm": 4.0, "random_state": 0}
 by_user = PrivateLogisticRegression(2.0, **facts).fit(X, y, groups=users)

@@ -16,12 +16,12 @@ rng = np.random.default_rng(0)
 n = 40_000
 X = rng.uniform(-1, 1, size=(n, 10))
 group = (rng.random(n) < 0.2).astype(int)
-y = (np.where(group, X[:, 1], X[:, 0]) > 0).astype(int)  # the first feature decides for most, the second for some
+y = (np.where(group, X[:, 1], X[:, 0]) > 0).astype(int)  # the first feature decides for most, the second for the rest
 train, test = slice(0, n // 2), slice(n // 2, n)
 
 
 def accuracies(model):
-    """Share of right answers in both groups of the test set."""
+    """Return the shares of right answers in the two groups of the test set."""
     right = model.predict(X[test]) == y[test]
     return [right[group[test] == k].mean() for k in (0, 1)]
 
@@ -29,7 +29,7 @@ def accuracies(model):
 # %%
 # Average or worst group
 # ----------------------
-# Two fits on the same people cost both their epsilons: one budget pays for both.
+# Two fits on the same people cost the sum of their epsilons: one budget pays for both.
 
 average = PrivateSparseLogisticRegression(epsilon=2.0, feature_bound=1.0, classes=[0, 1])
 worst = PrivateWorstGroupClassifier(

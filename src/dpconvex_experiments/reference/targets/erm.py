@@ -1,6 +1,6 @@
-"""What is audited of empirical risk minimization: records, heavy tails, users, searches.
+"""Targets of the audit for empirical risk minimization: records, heavy tails, users, searches.
 
-One feature, so that sensitivities are attained.
+Most problems have one feature, so that sensitivities are attained.
 """
 
 import math
@@ -49,20 +49,20 @@ from dpconvex_experiments.audit.target import Builder, Pair, Subject, Use, build
 N = 3  #: Number of records: so few that one of them moves the result far.
 SEARCHED = 6  #: Number of records of a search. Two of them are held out, so one record moves a score far.
 CAP = 1 / (1 + math.e)
-"""Largest slope of a capped logistic loss. It is below 1/2, so opposite records both attain it; kink at margin 1."""
+"""Largest slope of a capped logistic loss. Opposite records both attain it if their margins are within 1 of 0."""
 RIDGE = 4.0
-"""Weight of the ridge over the square of the features' bound: margins stay in the linear part of the hinge."""
-SHARE = 1e-3  #: Share of the radius of `WorstSolver` that its inner solver is given.
+"""Weight of the ridge over the squared bound of the features: it keeps margins in the linear part of the hinge."""
+SHARE = 1e-3  #: Share of the radius of `WorstSolver` to which its inner solver is accurate.
 
 
 def linear_problem(loss: LinearModelLoss, bound: float, n: int = N, records: int | None = None) -> LinearModelProblem:
-    """Return a problem with one column in an interval."""
+    """Return a problem with one column, whose values are in the interval [-bound, bound]."""
     domain = DataDomain((Block(1, "linf", bound),))
     return LinearModelProblem(loss, domain, n, 1.0 / bound, records_per_user=records)
 
 
 def _counted(problem: LinearModelProblem, privacy: PrivacyParams) -> LinearModelProblem:
-    """Return the problem with a number of units that is public, or declared, as the promise has it."""
+    """Return the problem, in which the number of units is private if the promise is for added or removed units."""
     return replace(problem, private_n=not privacy.neighboring.fixes_size)
 
 
@@ -72,7 +72,7 @@ def _beside_a_constant(loss: LinearModelLoss, privacy: PrivacyParams, bound: flo
 
 
 def _added(build: Builder) -> Builder:
-    """Return a builder for neighbors of which one has a unit more."""
+    """Return the builder for the relation in which one unit is added or removed."""
     return lambda privacy, bound: build(replace(privacy, neighboring=Neighboring.ADD_OR_REMOVE_ONE), bound)
 
 
@@ -88,7 +88,7 @@ def _output(
 @final
 @dataclass(frozen=True)
 class WorstSolver(Solver):
-    """As wrong as its certificate allows: solves nearly exactly, then steps away from 0 by the rest of the radius."""
+    """A solver as wrong as its certificate allows: it moves a nearly exact point from 0 by the rest of the radius."""
 
     inner: Solver
 
@@ -126,7 +126,7 @@ def _objective(
 
 
 def _curvature(privacy: PrivacyParams, bound: float) -> Subject:
-    """Minimizer and curvature together: a record of curvature 0 or the largest, at parameters near 0."""
+    """Minimizer and curvature are released; near 0 a record adds nothing to the column's curvature, or the most."""
     plan = curvature.plan(_beside_a_constant(LogisticLoss(), privacy, bound), privacy, robust=True)
     return Subject(plan, linear_subject(plan).pairs, lambda found: np.append(found.point, found.plan.noisy))
 
@@ -142,14 +142,14 @@ def _localized(privacy: PrivacyParams, bound: float) -> Subject:
 
 @builder
 def _noisy(privacy: PrivacyParams, bound: float, steps: int, **options: Any) -> Subject:
-    """All steps see full gradients of either sign; on samples nothing else hides whether a record takes part."""
+    """All steps see gradients of full length, so on samples only noise hides whether a record takes part."""
     grouped = privacy.unit == Unit.USER
     problem = _counted(linear_problem(HingeLoss(), bound, records=2 if grouped else None), privacy)
     return linear_subject(gradient_descent.plan(problem, privacy, steps=steps, clip=problem.lipschitz, **options))
 
 
 def _noisy_blocks(privacy: PrivacyParams, bound: float) -> Subject:
-    """Columns of unequal ranges: each has a scale of its own in the clipping and in the noise."""
+    """The columns have unequal ranges, so each has a separate scale in the clipping and in the noise."""
     domain = DataDomain((Block(1, "linf", bound), Block(1, "linf", bound / 16)), bound / 4)
     return linear_subject(
         gradient_descent.plan(LinearModelProblem(LogisticLoss(), domain, N, 1.0 / bound), privacy, steps=4)
@@ -158,7 +158,7 @@ def _noisy_blocks(privacy: PrivacyParams, bound: float) -> Subject:
 
 @builder
 def _statistics(privacy: PrivacyParams, bound: float, planner: Callable[..., LinearModelPlan]) -> Subject:
-    """Two columns, so that the products of two records can be orthogonal."""
+    """There are two columns, so that the products of two records can be orthogonal."""
     domain = DataDomain((Block(2, "l2", bound),))
     per_user = 2 if privacy.unit == Unit.USER else None
     problem = LinearModelProblem(SquaredLoss(1.0), domain, N, 1.0 / bound, records_per_user=per_user)
@@ -166,7 +166,7 @@ def _statistics(privacy: PrivacyParams, bound: float, planner: Callable[..., Lin
 
 
 def _recentered(privacy: PrivacyParams, bound: float) -> Subject:
-    """So many units that the length is counted well enough; a method whose release has a known law."""
+    """There are hardly more units than the plan needs; the release of the method that follows has a known law."""
     n = math.ceil(1.01 * centering.TUNING.miscount / (max(centering.TUNING.length_shares) * privacy.epsilon))
     domain = DataDomain((Block(1, "linf", bound),), bound)
     records = 2 if privacy.unit == Unit.USER else None
@@ -175,7 +175,7 @@ def _recentered(privacy: PrivacyParams, bound: float) -> Subject:
 
 
 def _projected(privacy: PrivacyParams, bound: float) -> Subject:
-    """Eight columns to four, then a method whose release has a known law."""
+    """Eight columns are projected to four, for a method whose release has a known law."""
     problem = LinearModelProblem(HingeLoss(), DataDomain.l2_ball(8, bound), N, 1.0 / bound)
     return _then_released(projection.plan, problem, privacy, Options(l2=RIDGE * bound**2, noise="l2"))
 
@@ -185,23 +185,23 @@ def _then_released(first: Any, problem: LinearModelProblem, privacy: PrivacyPara
 
 
 def _constant(privacy: PrivacyParams, bound: float) -> Subject:
-    """A column that nobody reads, then a method whose release has a known law."""
+    """A constant replaces the column, for a method whose release has a known law."""
     problem = _beside_a_constant(HingeLoss(), privacy, bound)
     return _then_released(constant.plan, problem, privacy, Options(l2=RIDGE * bound**2, noise="l2"))
 
 
 def _classes(privacy: PrivacyParams, bound: float) -> Subject:
-    """A noisy histogram of the classes, off which the constant is read."""
+    """The constant follows from a noisy histogram of the classes."""
     return linear_subject(plans(_beside_a_constant(LogisticLoss(), privacy, bound), privacy, "constant")[0])
 
 
 @builder
 def _looked(privacy: PrivacyParams, bound: float, **at: Any) -> Subject:
-    """Parts of declared ranges, chosen for half of epsilon, then a method whose release has a known law."""
+    """Half of epsilon pays for choosing parts of declared ranges, half for a method whose releases have known laws."""
     records, options = 2 if privacy.unit == Unit.USER else None, Options(l2=RIDGE / 4, noise="l2")
-    problem = linear_problem(HuberLoss(0.5, 0.5), 0.5, records=records)  # columns come in a range of width 1
+    problem = linear_problem(HuberLoss(0.5, 0.5), 0.5, records=records)  # looks scale columns to [-1/2, 1/2]
     half = replace(privacy, epsilon=privacy.epsilon / 2)
-    if not privacy.neighboring.fixes_size:  # a tiny delta: nothing is lost to it
+    if not privacy.neighboring.fixes_size:  # so small a delta that the audit refutes a halved sensitivity
         privacy, half = (replace(each, delta=1e-9) for each in (privacy, half))
         then = gradient_descent.plan(_counted(problem, privacy), half, steps=4, clip=problem.lipschitz)
         return linear_subject(ranges.plan(then, privacy, (), **at))
@@ -211,7 +211,7 @@ def _looked(privacy: PrivacyParams, bound: float, **at: Any) -> Subject:
 
 
 def _typical(privacy: PrivacyParams, bound: float) -> Subject:
-    """Numbers of records counted, then a method whose release has a known law."""
+    """Users are counted by their numbers of records, for a method whose release has a known law."""
     problem = linear_problem(HingeLoss(), bound, records=2)
     return _then_released(typical_user.plan, problem, privacy, Options(l2=RIDGE * bound**2, noise="l2"))
 
@@ -222,7 +222,7 @@ def _heavy(privacy: PrivacyParams, bound: float, loss: LinearModelLoss, n: int =
 
 
 def _extended(privacy: PrivacyParams, bound: float) -> Subject:
-    """Extensions over a box; on worst neighbors, whose planes need the normal of a face."""
+    """Losses are extended over a box; for the worst neighbors, planes need the normal of one of its faces."""
     problem = linear_problem(AbsoluteLoss(1e9), bound)
     constraint = Box(-problem.radius / 2, problem.radius / 2, dim=problem.dim)
     moments, options = Moments(2.0, bound), {"surrogate": "extension", "constraint": constraint}
@@ -236,13 +236,13 @@ def _clipped(privacy: PrivacyParams, bound: float) -> Subject:
 
 @builder
 def _selected(privacy: PrivacyParams, bound: float, algorithm: str, known: bool) -> Subject:
-    """Methods for heavy tails, with a moment bound that is given, or a level that the run finds on other records."""
+    """Methods for heavy tails: a moment bound is `known`, or the run finds a level, on records that no pair changes."""
     problem = linear_problem(HuberLoss(1.0, 2.0), bound, n=20 if known else 21)
     return linear_subject(registry.heavy_plans(problem, privacy, 2.0, bound if known else None, algorithm)[0])
 
 
 def _level(privacy: PrivacyParams, bound: float) -> Subject:
-    """The scale alone: pairs differ in the last of 20 records, which it reads, worst where all others are empty."""
+    """Only the scale is audited. Pairs differ in the last of 20 records, which it reads; the worst is 0 elsewhere."""
     problem = linear_problem(HuberLoss(1.0, 2.0), bound, n=20)
     plan = registry.heavy_plans(problem, privacy, 2.0, None, "heavy_tailed")[0]
     one = np.zeros((20, problem.domain.dim))
@@ -252,7 +252,7 @@ def _level(privacy: PrivacyParams, bound: float) -> Subject:
 
 
 def _custom(privacy: PrivacyParams, bound: float) -> Subject:
-    """A loss of one's own, steeper than the level: its extension over the ball is another function."""
+    """A custom loss that is steeper than the level, so that its extension over the ball is another function."""
     domain = DataDomain.box(1, bound)
     problem = CustomProblem(LocationLoss(domain, bound / 10), N, bound)
     plan = custom.plan(problem, privacy, Moments(2.0, 0.2))
@@ -267,7 +267,7 @@ def _phased(privacy: PrivacyParams, bound: float, aggregate: str) -> Subject:
     users = 20
     problem = linear_problem(AbsoluteLoss(), bound, n=users, records=4)
     plan = user_level.plan_phased(problem, privacy, groups=users, phases=1, aggregate=aggregate)
-    phases = tuple(replace(phase, step_size=10 / bound**2) for phase in plan.phases)  # accuracy only
+    phases = tuple(replace(phase, step_size=10 / bound**2) for phase in plan.phases)  # only accuracy needs small steps
     return linear_subject(replace(plan, schedule=replace(plan.schedule, phases=phases)))
 
 
@@ -280,15 +280,15 @@ def _accelerated(
 
 
 def _informed(privacy: PrivacyParams, bound: float) -> Subject:
-    """A constant, so that labels are looked at; users turn round: share, bin and gradients change.
+    """With a constant, the look reads labels too; the last user's labels turn, which changes share, bin and gradients.
 
-    The column has two values, so it is not looked at: such pairs do not move it, and its share would be lost to them.
+    The column is binary, so the look leaves it out: these users would not move it, and its share would be lost.
     """
     domain = DataDomain((Block(1, "linf", bound, values="binary"),), bound)
     problem = LinearModelProblem(LogisticLoss(), domain, N, 1.0 / bound, records_per_user=2)
     plan = gradient_descent.plan_informed(_counted(problem, privacy), privacy)
-    # The look's gradient is read as noise alone, and the level of slopes is tiny, as it might be: levels stay short,
-    # and pairs use all of the budget behind them.
+    # Privacy may not rest on how a run is planned from the look. Here it takes the look's gradient for mere noise, and
+    # the level of slopes is tiny: vectors are then cut, so that pairs use all of the budget for them.
     look = replace(plan.look, deviations=(*plan.look.deviations[:2], 1e9))
     object.__setattr__(look, "slope_level", lambda _, way: 1e-9 * float(np.linalg.norm(way)))
     return linear_subject(replace(plan, look=look))
@@ -296,7 +296,7 @@ def _informed(privacy: PrivacyParams, bound: float) -> Subject:
 
 @builder
 def _search(privacy: PrivacyParams, bound: float, method: str, ratio: float = 9.0) -> Subject:
-    """Two strengths of the ridge, `ratio` apart, a fit whose law is known: output perturbation in one dimension."""
+    """Two weights of the ridge, one `ratio` times the other, for output perturbation of known law, in one dimension."""
     domain = DataDomain((Block(1, "linf", bound),))
     fixed: dict[str, Any] = {"classes": [-1.0, 1.0], "fit_intercept": False, "noise": "l2"}
     base = PrivateLinearSVC(privacy.epsilon, domain=domain, algorithm="output_perturbation", **fixed)

@@ -1,4 +1,4 @@
-"""What is audited of locations of points: every method for the private geometric median."""
+"""Targets of the audit for centers of points: every method for the private geometric median."""
 
 from dpconvex.algorithms.location.registry import LOCATION_METHODS, plan_location
 from dpconvex.privacy import PrivacyParams, Unit
@@ -10,8 +10,8 @@ _POINTS = 24
 
 
 def point_domain(bound: float) -> PointDomain:
-    """Return points on a line."""
-    return PointDomain(1, bound, bound / 8)  # few radii to try, so that runs are short
+    """Return the domain of points on a line, at most `bound` from 0."""
+    return PointDomain(1, bound, bound / 8)  # so few radii are tried that runs are short
 
 
 @builder

@@ -1,4 +1,4 @@
-"""What is audited of mechanisms: one use, on two values at the distance of the sensitivity."""
+"""Targets of the audit for mechanisms: one use of each, on two values that are as far apart as neighbors allow."""
 
 from collections.abc import Callable
 from typing import Any
@@ -55,7 +55,7 @@ def _norm(privacy: PrivacyParams, bound: float) -> Subject:
 
 
 def _matrix(privacy: PrivacyParams, bound: float) -> Subject:
-    """A record of a constant and one column of two values, which changes; or a length that grows."""
+    """The entry off the diagonal, of a constant and a column of two values, changes sign; or the diagonal grows."""
     mechanism = mechanisms.MatrixNoiseMechanism(2, Sensitivity(bound, "nuclear", _LEMMA), privacy.epsilon)
     ends = {"record": ([0.5, 0.25, 0.5], [0.5, -0.25, 0.5]), "length": ([0.0, 0.0, 0.0], [0.5, 0.0, 0.5])}
     return _use(mechanism, privacy, {name: (bound * np.array(a), bound * np.array(b)) for name, (a, b) in ends.items()})
@@ -74,7 +74,7 @@ def _noisy_max(privacy: PrivacyParams, bound: float) -> Subject:
 
 
 def _exponential(privacy: PrivacyParams, bound: float) -> Subject:
-    """Scores that move against each other; one outcome of forty has nearly the whole interval as its loss."""
+    """One score of forty moves against the others, so its outcome has a loss of nearly epsilon if that is small."""
     mechanism = mechanisms.ExponentialMechanism(Sensitivity(bound, "linf", _LEMMA), privacy.epsilon)
     ends = np.append(bound, np.full(39, -bound))
     return _use(mechanism, privacy, {"one against all": (np.zeros(40), ends), "turned": (ends, np.zeros(40))})
@@ -92,14 +92,14 @@ def _above(privacy: PrivacyParams, bound: float) -> Subject:
 
 
 def _median(privacy: PrivacyParams, bound: float) -> Subject:
-    """One value crosses: most of the interval leaves the middle rank, the rest of it arrives there."""
+    """A value changes ends: most of the interval leaves the middle rank and the rest reaches it, or the reverse."""
     mechanism = MedianMechanism(privacy.epsilon, -bound, bound, 4)
     first, second = bound * np.array([1, -1, 0.8, 1]), bound * np.array([-1, -1, 0.8, 1])
     return _use(mechanism, privacy, {"crosses upwards": (second, first), "crosses downwards": (first, second)})
 
 
 def _histogram(privacy: PrivacyParams, bound: float) -> Subject:
-    """Records with a cell in each of two columns of two cells; one changes both."""
+    """Each record has a cell in both of two columns, which have two cells each; one record changes both."""
     mechanism = mechanisms.JointHistogram((2, 2), privacy.epsilon)
     rest = np.tile([[0.0, 1.0], [1.0, 1.0]], (20, 1))
     moves = {"the same way": ([0, 0], [1, 1]), "crosswise": ([0, 1], [1, 0])}
@@ -113,7 +113,7 @@ def _histogram(privacy: PrivacyParams, bound: float) -> Subject:
 
 
 def _vertices(privacy: PrivacyParams, bound: float) -> Subject:
-    """Three draws, the scores of each at the largest range; all in one pure promise, ranges as epsilon asks."""
+    """Each of three draws has scores that move by the largest range; together the ranges use up a pure epsilon."""
     draws = 3
     span = privacy.epsilon / draws / (1 + 2.0**-17)
     mechanism = mechanisms.VertexSampling(
@@ -123,14 +123,14 @@ def _vertices(privacy: PrivacyParams, bound: float) -> Subject:
     def use(value: Any, source: BitSource, ledger: Ledger) -> Any:
         return mechanism.start(_LABEL, source, ledger).draw(value, draws)
 
-    half = span / 4 * np.array([1.0, -1.0, -1.0])  # the difference ranges over span
+    half = span / 4 * np.array([1.0, -1.0, -1.0])  # the difference of the two has range span
     pairs = {"opposed": Pair((half,), (-half,)), "far apart": Pair((half - [5, 0, 0],), (-half - [5, 0, 0],))}
     return _one_use(mechanism, privacy, pairs, use)
 
 
 @builder
 def _robust(privacy: PrivacyParams, bound: float, cohorts: int) -> Subject:
-    """Points of a crowd, and one that moves across or leaves."""
+    """One point of a crowd crosses or leaves it; all points are in the crowd, or only `passing` of them."""
     mu, wrong = budget(privacy.epsilon, privacy.delta)
     sizes = (26, 60, 200, 800, 3000, 12_000)
     plans = (mechanisms.plan_cohorts(size * cohorts, cohorts, 1, mu, wrong) for size in sizes)

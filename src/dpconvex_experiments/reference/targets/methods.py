@@ -1,4 +1,4 @@
-"""What is audited of the reference methods."""
+"""Targets of the audit for the reference methods."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,7 +17,7 @@ from dpconvex_experiments.reference.targets.erm import RIDGE, linear_problem
 from dpconvex_experiments.reference.targets.location import located, point_domain
 
 POINTS = 8  #: Number of points: so few that one of them has much weight.
-FEW = 12  #: Number of gradients of a warm start, instead of a thousand: all are charged alike, and runs are short.
+FEW = 12  #: Number of gradients of a warm start; a thousand would be charged alike, but make runs long.
 
 
 def _grouped(privacy: PrivacyParams, bound: float) -> Subject:

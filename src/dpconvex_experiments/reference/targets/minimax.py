@@ -1,4 +1,4 @@
-"""What is audited of saddle points, games, l1 geometry, answered queries, synthetic data, private evaluation."""
+"""Targets of the audit for saddle points, games, l1 geometry, queries, synthetic data and private evaluation."""
 
 from dataclasses import dataclass, replace
 from typing import Any, cast, final
@@ -25,14 +25,14 @@ from dpconvex_experiments.reference.objectives import QuadraticGame
 
 _KEYS = (71.3, 88.1, 57.9, 63.7)
 _SEED = 0
-_FEW = 8  #: Number of steps, instead of hundreds: every step is charged alike, and runs are short.
+_FEW = 8  #: Number of steps; hundreds would be charged alike, but make runs long.
 _ANY_STEP = 1e9  #: A step size so large that privacy alone limits the steps.
 
 
 @final
 @dataclass(frozen=True)
 class _SignTable:
-    """Gradients of signs that a hash fixes, of no function: privacy may rest on neither convexity nor smoothness."""
+    """Gradients of no function, with signs that a hash fixes: privacy may rest on neither convexity nor smoothness."""
 
     bound: float
 
@@ -52,7 +52,7 @@ def _game(privacy: PrivacyParams, bound: float, name: str) -> Subject:
 
 
 def _plan(name: str, problem: MatrixGame | PolytopeSaddle, privacy: PrivacyParams) -> SaddlePlan:
-    """As users get it, but for the number of steps; of sparse ones so few draws that all can be enumerated."""
+    """Return a plan as users get it, but with few steps or draws; all draws of sparse methods can be enumerated."""
     if name == "gaussian_mirror_descent":
         return replace(plan_mirror_descent(problem, privacy), iterations=_FEW)
     if isinstance(problem, MatrixGame):
@@ -69,7 +69,7 @@ def _plan(name: str, problem: MatrixGame | PolytopeSaddle, privacy: PrivacyParam
 
 
 def _game_pairs(n: int, bound: float) -> dict[str, Pair]:
-    """Payoffs that pull one player, or both, with one record, early or late, turned or replaced."""
+    """Return pairs in which the first or last record, whose payoffs pull one player or both, is turned around."""
     rng = np.random.default_rng(_SEED)
     row, column = np.array([[1.0, 1.0], [-1.0, -1.0]]), np.array([[1.0, -1.0], [1.0, -1.0]])
     both = np.array([[1.0, -1.0], [-1.0, 1.0]])
@@ -97,7 +97,7 @@ def _sparse(privacy: PrivacyParams, bound: float, name: str) -> Subject:
 
 
 def _smooth(privacy: PrivacyParams, bound: float) -> Subject:
-    """One player of quadratic games, whose gradients move with the point by no more than clipping allows."""
+    """One player of quadratic games is audited, where gradients at close points differ by less than clipping allows."""
 
     def planned(n: int) -> Subject:
         problem = SaddleSection(QuadraticGame(n, 2, 2), 0, n, "x", SimplexPoint.uniform(2))
@@ -140,9 +140,9 @@ def _queries(privacy: PrivacyParams, bound: float, name: str) -> Subject:
 
 @builder
 def _tables(privacy: PrivacyParams, bound: float, neighbors: Neighboring, noise: str = "tables") -> Subject:
-    """All tables of three columns; neighbors that differ in every column, users in the number of records as well.
+    """Tables of three columns and of their pairs; a unit may change in all columns, a user in number of records too.
 
-    What follows the release is public.
+    The run ends with the release: what follows is post-processing.
     """
     privacy, queries = replace(privacy, neighboring=neighbors), Marginals.of_order((2, 3, 2), 2)
     plan = noisy_tables.plan(queries, 8, privacy, relations="all", noise=noise)
@@ -150,7 +150,7 @@ def _tables(privacy: PrivacyParams, bound: float, neighbors: Neighboring, noise:
     def run(codes: Array, *given: Any) -> Array:
         weights = exact_weights(given[1]) if privacy.unit == Unit.USER else None
         released = plan.release(queries.codes(codes), given[-1], Ledger(privacy, plan.releases), weights)
-        times = 1.0 if released.total is None else released.total.value  # it is released: counts, not shares
+        times = 1.0 if released.total is None else released.total.value  # with a total, tables hold shares
         return times * np.concatenate([noisy.ravel() for noisy in released.noisy])
 
     pairs = _users() if privacy.unit == Unit.USER else _far_rows() if neighbors.fixes_size else _added_rows()
@@ -159,14 +159,14 @@ def _tables(privacy: PrivacyParams, bound: float, neighbors: Neighboring, noise:
 
 @builder
 def _found_bins(privacy: PrivacyParams, bound: float, *within: tuple[float, float]) -> Subject:
-    """A column with or without a range: a number is 0 or missing, so it stays in the same cells whatever is found."""
+    """A column has a range or none. A 0 in it becomes 1, or missing, which changes its cell whatever range is found."""
     declared = tuple((1, *ends, "none", 1.0, 0.0) for ends in within)
     queries, open_ = Marginals.of_order((2, 2), 2), found_bins.Open((1,), (), (1,), declared)
     plan = cast(Any, plan_queries(queries, 8, privacy, "noisy_tables", open=open_)[0])
 
     def run(records: Array, *given: Any) -> Array:
         ledger = Ledger(privacy, plan.releases)
-        begun = plan._begun(records, None, given[-1], ledger)  # what follows the release is public
+        begun = plan._begun(records, None, given[-1], ledger)  # what follows is post-processing
         noisy = begun.then.release(begun.binned(records), given[-1], ledger).noisy
         return np.concatenate([*begun.counted, *(8 * each.ravel() for each in noisy)])
 
@@ -178,7 +178,7 @@ def _found_bins(privacy: PrivacyParams, bound: float, *within: tuple[float, floa
 
 
 def _grouped(privacy: PrivacyParams, bound: float) -> Subject:
-    """Four values in order, of which noise makes two groups: rows at both ends are in different ones."""
+    """Noise puts four ordered values into two groups; the first and the last value are always in different ones."""
     queries = Marginals((2, 4, 2), ((0, 1), (0, 2), (1, 2)), ordered=(1,))
     plan = grouped_tables.plan(queries, 8, privacy, groups=2, share=0.5, noise="tables")
 
@@ -192,7 +192,7 @@ def _grouped(privacy: PrivacyParams, bound: float) -> Subject:
 
 
 def _users() -> dict[str, Pair]:
-    """Records of 8 users of whom the last has others, more or fewer, perhaps under what was the first label."""
+    """Return pairs of tables of 8 users, of whom one gets other records, more or fewer, perhaps under another label."""
     labels = (1, 1, 1, 1, 2, 3, 3, 4, 5, 6, 7, 7, 7)
     found, rest = {}, [(label, [k % 2, k % 3, k // 2 % 2]) for k, label in enumerate(labels)]
 
@@ -211,7 +211,7 @@ def _users() -> dict[str, Pair]:
 
 
 def _added_rows() -> dict[str, Pair]:
-    """Tables of 3 columns and few rows, 8 of which are declared, with a row more or less."""
+    """Return pairs of tables of 3 columns and up to 9 rows, where 8 are declared; one has a row more."""
     found = {}
     for n in (0, 1, 8):
         for what, row in (("of first values", [0, 0, 0]), ("of last values", [1, 2, 1])):
@@ -222,7 +222,7 @@ def _added_rows() -> dict[str, Pair]:
 
 
 def _tree(privacy: PrivacyParams, bound: float) -> Subject:
-    """A pair is chosen among three of one size; what it is goes first."""
+    """One of three pairs of columns, all of one size, is chosen; its index stands first in the output."""
     queries = Marginals.of_order((2, 2, 2), 2)
     plan = noisy_tree.plan(queries, 8, privacy, pairs=1)
 
@@ -237,7 +237,7 @@ def _tree(privacy: PrivacyParams, bound: float) -> Subject:
 
 
 def _far_rows() -> dict[str, Pair]:
-    """Tables of 8 rows and 3 columns of which one differs."""
+    """Return pairs of tables of 8 rows and 3 columns, which differ in one row."""
     found = {}
     for what, rest in (("alike", np.zeros((8, 3), int)), ("mixed", np.arange(24).reshape(8, 3) % 2)):
         for how, other in (("differs everywhere", [1, 2, 1]), ("differs in one column", [0, 1, 0])):
@@ -247,7 +247,7 @@ def _far_rows() -> dict[str, Pair]:
 
 @builder
 def _evaluation(privacy: PrivacyParams, bound: float, classes: int, groups: int, users: bool) -> Subject:
-    """A unit that leaves one end of every table for the other, or one group for another."""
+    """One unit moves from the first cell of every table to the last, so from the first group to the last, too."""
     n = 3
     plan = plan_evaluation(n, privacy, classes=classes, groups=groups)
     owners = [np.array([0, 1, 2]), np.array([0, 1, 2, 2, 2])] if users else [np.arange(3)] * 2
