@@ -381,32 +381,3 @@ def test_smoothing(loss: PiecewiseLinearLoss, width: float) -> None:
 def test_smoothing_width_is_checked(loss: PiecewiseLinearLoss, width: float) -> None:
     with pytest.raises(InvalidParameterError, match="width="):
         loss.smoothed(width)
-
-
-@each(EXAMPLES)
-def test_constants_bound_gradients_of_the_parameters(loss: LinearModelLoss) -> None:
-    feature_l2, feature_linf = 3.0, 1.7
-    euclidean = loss.constants(feature_l2, feature_linf)
-    other = loss.constants(feature_l2, feature_linf, "l1")
-    assert (euclidean.norm, other.norm) == ("l2", "l1")
-    for constants, bound in ((euclidean, feature_l2), (other, feature_linf)):
-        assert constants.lipschitz >= loss.slope_bound * bound
-        assert constants.smoothness >= loss.curvature_bound * bound**2 * (1 - EPS)
-        if math.isfinite(loss.slope_bound):
-            assert constants.lipschitz == pytest.approx(loss.slope_bound * bound, rel=1e-15)
-        if math.isfinite(loss.curvature_bound):
-            assert constants.smoothness == pytest.approx(loss.curvature_bound * bound**2, rel=1e-15)
-
-
-@each(EXAMPLES)
-def test_constants_at_the_ends_of_the_range(loss: LinearModelLoss) -> None:
-    nothing = loss.constants(0.0, 0.0)
-    assert (nothing.lipschitz, nothing.smoothness) == (0.0, 0.0)
-    assert loss.constants(1e300, 1e300).smoothness == math.inf
-    for bad in (-1.0, math.inf, math.nan, "a"):
-        with pytest.raises(InvalidParameterError, match="feature_l2="):
-            loss.constants(bad, 1.0)  # type: ignore[arg-type]
-        with pytest.raises(InvalidParameterError, match="feature_linf="):
-            loss.constants(1.0, bad)  # type: ignore[arg-type]
-    with pytest.raises(InvalidParameterError, match="norm='l3'"):
-        loss.constants(1.0, 1.0, "l3")  # type: ignore[arg-type]

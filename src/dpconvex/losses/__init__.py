@@ -3,7 +3,7 @@
 A new loss is one class and its name in `LOSSES`; the contract tests then check it.
 """
 
-from dpconvex.losses.base import CurvatureLaw, LinearModelLoss, LossConstants, PiecewiseLinearLoss, SmoothLoss
+from dpconvex.losses.base import CurvatureLaw, LinearModelLoss, PiecewiseLinearLoss, SmoothLoss
 from dpconvex.losses.classification import LogisticLoss, SoftmaxLoss
 from dpconvex.losses.hinge import HingeLoss, SmoothedHingeLoss
 from dpconvex.losses.regression import (
@@ -27,7 +27,7 @@ LOSSES: tuple[type[LinearModelLoss], ...] = (
 
 __all__ = [
     "LOSSES", "AbsoluteLoss", "CurvatureLaw", "HingeLoss", "HuberLoss", "LinearModelLoss", "LogCoshLoss",
-    "LogisticLoss", "LossConstants", "PiecewiseLinearLoss", "PinballLoss", "PseudoHuberLoss", "SmoothLoss",
+    "LogisticLoss", "PiecewiseLinearLoss", "PinballLoss", "PseudoHuberLoss", "SmoothLoss",
     "SmoothedAbsoluteLoss", "SmoothedHingeLoss", "SmoothedPinballLoss", "SoftmaxLoss", "SquaredLoss",
     "TruncatedLosses", "WeightedLoss", "truncate",
 ]  # fmt: skip

@@ -19,18 +19,6 @@ from dpconvex._types import Array, Floats, quiet
 from dpconvex.errors import InvalidDataError
 
 Task = Literal["classification", "regression"]
-Geometry = Literal["l2", "l1"]
-
-
-@dataclass(frozen=True)
-class LossConstants:
-    """Constants of ``w -> phi(<w, x>, y)`` over all records of a domain."""
-
-    #: Largest (sub)gradient: in the l2 norm when `norm` is ``"l2"``, in the maximum norm when it is ``"l1"``.
-    lipschitz: float
-    #: Largest change of the gradient, in the gradient's norm, per unit of parameter change in `norm`; may be infinite.
-    smoothness: float
-    norm: Geometry  #: the norm of the parameters
 
 
 class CurvatureLaw(StrEnum):
@@ -173,21 +161,6 @@ class LinearModelLoss(ABC):
         """Return the loss whose slope is this one's, clipped to [-level, level]; None where all slopes are smaller."""
         return None
 
-    @final
-    def constants(self, feature_l2: float, feature_linf: float, norm: Geometry = "l2") -> LossConstants:
-        """Return the constants of ``w -> phi(<w, x>, y)`` over all features of the stated bounds, rounded up.
-
-        They are ``A * bound`` and ``c * bound ** 2`` with the largest l2 norm, or absolute entry, of a feature vector,
-        the intercept included. Several outputs: Frobenius norm, or entrywise l1 and maximum norms, for which the
-        constants are upper bounds that need not be attained.
-        """
-        _validate.real("feature_l2", feature_l2, at_least=0.0)
-        _validate.real("feature_linf", feature_linf, at_least=0.0)
-        _validate.choice("norm", norm, ("l2", "l1"))
-        bound = feature_l2 if norm == "l2" else feature_linf
-        slope, curvature = _product_up(self.slope_bound, bound), _product_up(self.curvature_bound, bound, bound)
-        return LossConstants(lipschitz=slope, smoothness=curvature, norm=norm)
-
 
 class SmoothLoss(LinearModelLoss):
     """A loss with a Lipschitz derivative, which provides its second derivative."""
@@ -235,16 +208,6 @@ class PiecewiseLinearLoss(LinearModelLoss):
         lo, hi = self.slope_interval(y)
         residual = z - y
         return np.where(residual > 0, hi, np.where(residual < 0, lo, 0.0))
-
-
-def _product_up(*factors: float) -> float:
-    """Return the product rounded up; 0 times infinity is 0 (a feature that is always 0 has no gradient)."""
-    if 0.0 in factors:
-        return 0.0
-    try:
-        return _rounding.product_up(*factors)
-    except OverflowError:  # an infinite factor, or a product beyond the largest float
-        return math.inf
 
 
 LARGEST_TARGET = 1e100

@@ -43,6 +43,11 @@ class Tuning:
     numeric_squared_mean: float = 1 / 9
     binary_variance: float = 0.64  #: variance of a column of values -1 and 1, if a fifth of the records have the rarer
     ball_squared_length: float = 0.7  #: mean squared length of records in a ball of radius 1
+    #: A ball tells as much as one column, and with more than `ball_plain` columns ``(columns / plain)^power`` times as
+    #: much, up to `ball_most`, as images do (`benchmarks/balls.py`).
+    ball_plain: float = 16.0
+    ball_power: float = 0.75
+    ball_most: float = 8.0
     #: Mean second derivative of a classification loss, over that at undecided predictions.
     decided_curvature: float = 0.44
     residual_deviation: float = 0.1  #: deviation of residuals, in units of the targets' range
@@ -303,7 +308,10 @@ def squared_reach(block: Block) -> float:
     """
     if block.norm == "linf" or is_marked(block):
         return block.size / block.bound**2
-    return 4 * (block.size if block.norm == "l2" else 1) / block.bound**2
+    if block.norm != "l2" or block.values == "centered":  # recentered columns were counted one by one
+        return 4 * (block.size if block.norm == "l2" else 1) / block.bound**2
+    wide = max(1.0, block.size / ORDINARY.ball_plain) ** ORDINARY.ball_power
+    return 4 * block.size * min(wide, ORDINARY.ball_most) / block.bound**2
 
 
 def squared_length(block: Block) -> float:

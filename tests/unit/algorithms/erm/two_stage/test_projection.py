@@ -385,7 +385,10 @@ def test_domains_of_schemas_share_the_signal_as_before() -> None:
     assert inside == pytest.approx([4.0 * ORDINARY.squared_length] * 2)
     assert pytest.approx(R * math.sqrt(10 * math.log2(10)) / 2) == default_radius(domain, 10)
     ball = DataDomain.l2_ball(100, 2.0)
-    assert default_radius(ball) == pytest.approx(10.0)
+    assert default_radius(ball) == pytest.approx(10.0 * math.sqrt((100 / 16) ** 0.75))
+    assert default_radius(DataDomain.l2_ball(16, 2.0)) == pytest.approx(4.0)  # as much as one column tells
+    assert default_radius(DataDomain.l2_ball(1600, 2.0)) == pytest.approx(40.0 * math.sqrt(8.0))
+    assert squared_reach(Block(100, "l2", 2.0, "recentered", "centered")) == 100.0  # its columns were counted before
     for loss in (LogisticLoss(), SoftmaxLoss(10)):
         of_ball = TypicalData.of(ball.with_intercept(1.0), loss, 3.0)
         assert of_ball.count @ of_ball.signal == pytest.approx(9.0 * ORDINARY.squared_length)
