@@ -193,6 +193,9 @@ class TypicalData:
         else:  # no constant: the mean adds to every direction's second moment
             curvature = curvature + off
         kappa, worth = curvature_and_worth(loss, residual, explained is not None)
+        if loss.task == "classification":  # however many columns there are, none gain more than parameters 0 lose
+            gain = float(count @ (curvature * signal)) * typical_curvature(loss.usual) / 2
+            signal = signal * min(1.0, loss.usual.value_at_zero / max(gain, 1e-300))
         contrasts = max(1, outputs - 1)  # the same vector added to all outputs changes no prediction
         return cls(
             count * contrasts,

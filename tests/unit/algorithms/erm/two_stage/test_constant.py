@@ -131,7 +131,7 @@ def test_the_bound_of_a_constant_of_classes_holds(classes: int) -> None:
 
 
 def test_auto_takes_it_where_columns_are_hopeless_and_says_so() -> None:
-    X, y = np.random.default_rng(0).normal(size=(1000, 200)), np.arange(1000) % 2
+    X, y = np.random.default_rng(0).normal(size=(1000, 1000)), np.arange(1000) % 2
     few = PrivateLogisticRegression(0.1, feature_bounds=(-3, 3), classes=[0, 1])
     with pytest.warns(HopelessPlanWarning, match="no column is used"):
         few.fit(X, y)

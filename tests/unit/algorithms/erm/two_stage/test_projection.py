@@ -394,6 +394,18 @@ def test_domains_of_schemas_share_the_signal_as_before() -> None:
         assert of_ball.count @ of_ball.signal == pytest.approx(9.0 * ORDINARY.squared_length)
 
 
+@pytest.mark.parametrize("loss", [LogisticLoss(), LogisticLoss(0.5), SoftmaxLoss(10)], ids=repr)
+def test_no_number_of_columns_is_expected_to_gain_more_than_zero_loses(loss: LogisticLoss | SoftmaxLoss) -> None:
+    gains = []
+    for columns in (4, 40, 400, 4000):
+        box = DataDomain.box(columns, 0.5).with_intercept(1.0)
+        gains.append(TypicalData.of(box, loss.usual, default_radius(box, loss.n_outputs)).at_zero)
+    most = loss.usual.value_at_zero
+    assert gains[0] < 0.5 * most
+    assert gains == sorted(gains)
+    assert gains[2:] == pytest.approx([most, most])
+
+
 @pytest.mark.gate
 def test_it_wins_with_many_columns_and_classes() -> None:
     """Mean log-loss 1.0 against 1.3 without a projection; moments fall as rank^-1.5; seeds fixed."""
