@@ -26,6 +26,7 @@ from dpconvex.losses import (
     SoftmaxLoss,
     SquaredLoss,
 )
+from dpconvex.problems import DataDomain, LinearModelProblem
 
 pytestmark = pytest.mark.together
 
@@ -51,16 +52,14 @@ def test_logistic_tail_keeps_relative_accuracy() -> None:
 
 def test_logistic_constants() -> None:
     """Slope at most 1, curvature at most 1/4: X and X^2 / 4 for features of norm X."""
-    constants = LogisticLoss().constants(3.0, 2.0)
-    assert (constants.lipschitz, constants.smoothness) == (3.0, 2.25)
-    l1 = LogisticLoss().constants(3.0, 2.0, "l1")
-    assert (l1.lipschitz, l1.smoothness) == (2.0, 1.0)
+    task = LinearModelProblem(LogisticLoss(), DataDomain.l2_ball(2, 3.0), 100, 1.0)
+    assert (task.lipschitz, task.smoothness) == (pytest.approx(3.0, rel=1e-14), pytest.approx(2.25, rel=1e-14))
 
 
 def test_constants_are_rounded_up() -> None:
-    constants = HuberLoss(0.1).constants(0.3, 0.7)
-    assert Fraction(constants.lipschitz) >= Fraction(0.1) * Fraction(0.3)
-    assert Fraction(constants.smoothness) >= Fraction(0.3) ** 2
+    task = LinearModelProblem(HuberLoss(0.1), DataDomain.l2_ball(2, 0.3), 100, 1.0)
+    assert Fraction(task.lipschitz) >= Fraction(0.1) * Fraction(0.3)
+    assert Fraction(task.smoothness) >= Fraction(0.3) ** 2
     assert Fraction(SoftmaxLoss(2).slope_bound) ** 2 >= 2
     assert all(Fraction(SoftmaxLoss(k).curvature_trace) >= 1 - Fraction(1, k) for k in range(2, 60))
     assert all(Fraction(SmoothedHingeLoss(h).curvature_bound) * Fraction(h) >= 1 for h in (0.1, 0.3, 0.7, 3.0))

@@ -114,6 +114,20 @@ def curvature_and_worth(
     return kappa, typical_curvature(loss.usual) / kappa
 
 
+def spectrum(dim: int) -> Floats:
+    """Return relative curvatures of the directions of a block, of mean 1, by quantile."""
+    spread = np.exp(-np.linspace(0.0, 0.5 + math.log(dim), ORDINARY.spectrum_quantiles))
+    return spread * (len(spread) / spread.sum())
+
+
+def _possible(loss: LinearModelLoss, variance: float) -> float:
+    """Return the share of a variance of predictions that is possible: classes gain no more than parameters 0 lose."""
+    if loss.task == "regression":
+        return 1.0
+    gain = variance * typical_curvature(loss.usual) / 2
+    return min(1.0, loss.usual.value_at_zero / max(gain, 1e-300))
+
+
 @dataclass(frozen=True, eq=False)
 class TypicalData:
     """Quadratic model of the risk's excess on typical data, with g groups of like directions, and m blocks."""
@@ -163,9 +177,7 @@ class TypicalData:
         share = ORDINARY.squared_length * radius**2 * needed / needed.sum() / levels / stretch  # signal of a direction
         inside, energy = np.where(fixed, size - 1, size), size * moment
         used = np.flatnonzero(one_hot & (inside > 0))
-        quantiles = ORDINARY.spectrum_quantiles
-        spread = np.exp(-np.linspace(0.0, 0.5 + math.log(domain.dim), quantiles))
-        spread *= quantiles / spread.sum()
+        spread, quantiles = spectrum(domain.dim), ORDINARY.spectrum_quantiles
         count, block = np.repeat(inside[used] / quantiles, quantiles), np.repeat(used, quantiles)
         curvature, signal = np.outer(moment[used], spread).ravel(), np.repeat(share[used], quantiles)
         mixing = np.equal.outer(np.arange(len(blocks)), block).astype(np.float64)
@@ -193,9 +205,7 @@ class TypicalData:
         else:  # no constant: the mean adds to every direction's second moment
             curvature = curvature + off
         kappa, worth = curvature_and_worth(loss, residual, explained is not None)
-        if loss.task == "classification":  # however many columns there are, none gain more than parameters 0 lose
-            gain = float(count @ (curvature * signal)) * typical_curvature(loss.usual) / 2
-            signal = signal * min(1.0, loss.usual.value_at_zero / max(gain, 1e-300))
+        signal = signal * _possible(loss, float(count @ (curvature * signal)))
         contrasts = max(1, outputs - 1)  # the same vector added to all outputs changes no prediction
         return cls(
             count * contrasts,

@@ -5,7 +5,6 @@ Certificates state vertices (knots or levels); all else follows (docs, Additive 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -26,6 +25,7 @@ from dpconvex.problems.linear.expected_risk import (
     ORDINARY,
     TypicalData,
     curvature_and_worth,
+    spectrum,
     surrogate_excess,
     typical_curvature,
 )
@@ -234,8 +234,7 @@ class ExpectedShapes:
         """
         (kappa, worth), contrasts = curvature_and_worth(loss, residual), max(1, loss.n_outputs - 1)
         count = ORDINARY.spectrum_quantiles
-        spread = np.exp(-np.linspace(0.0, 0.5 + math.log(factor.domain.dim), count))
-        spread *= count / spread.sum()
+        spread = spectrum(factor.domain.dim)
         learned = unit if loss.task == "classification" else unit * GUESS.numbers
         if residual is not None:
             learned *= ORDINARY.explained_in_part / ORDINARY.explained_variance

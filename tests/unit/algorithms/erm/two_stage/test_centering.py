@@ -287,11 +287,11 @@ def test_the_plan_of_another_promise_has_seen_no_data() -> None:
 @pytest.mark.dear("1e-06")
 def test_the_certificate_states_the_promise_whatever_length_was_released(delta: float, full: bool) -> None:
     """One length is followed by pure noise, another by Gaussian noise: the former's cost is not that of the plan."""
-    plan = PrivateLogisticRegression(1.0, delta, feature_bounds=(0, 100), algorithm="recentering").plan(30_000, 40)[0]
+    plan = PrivateLogisticRegression(1.0, delta, feature_bounds=(0, 100), algorithm="recentering").plan(30_000, 34)[0]
     assert isinstance(plan, CenteredPlan)
     kinds = set()
     for length in plan.lengths[:: 5 if full else 10]:
-        course = plan.informed(np.zeros(40), float(length))
+        course = plan.informed(np.zeros(34), float(length))
         stated = course.certificate(SystemSource())
         assert (stated.spent_epsilon, stated.spent_delta) == (1.0, delta)
         assert verify(stated).passed
