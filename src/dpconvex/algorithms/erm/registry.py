@@ -23,10 +23,10 @@ from dpconvex.problems import LinearModelProblem
 
 CAUTION, OF_NUMBERS, OF_USERS_CLASSES, WIDE = 1.5, 2.0, 2.0, 30
 """A plan with delta > 0 is preferred if its expected error times a factor is less than that of pure plans. The factor
-is CAUTION in general, and falls to 1 as columns exceed WIDE, since pure noise there costs more than is expected
-(`benchmarks/many_classes.py`); OF_NUMBERS where a regression's explained variance is a guess, since plans preferred
-there lost 1.8 times the expected error (`benchmarks/prior.py`); 1 for users' regressions; OF_USERS_CLASSES for users'
-two classes (`benchmarks/user_ranks.py`)."""
+is CAUTION in general, and falls to 1 as columns exceed WIDE, since pure noise there costs more than is expected (docs,
+What was tried, Delta and classes of many columns); OF_NUMBERS where a regression's explained variance is a guess, since
+plans preferred there lost 1.8 times the expected error (`benchmarks/prior.py`); 1 for users' regressions;
+OF_USERS_CLASSES for users' two classes (`benchmarks/user_ranks.py`)."""
 
 CENTERED = ("objective_perturbation", "noisy_gradient", "sufficient_statistics", "random_projection")
 """Methods that may run on recentered columns."""

@@ -321,10 +321,11 @@ def squared_reach(block: Block) -> float:
     """
     if block.norm == "linf" or is_marked(block):
         return block.size / block.bound**2
-    if block.norm != "l2" or block.values == "centered":  # recentered columns were counted one by one
-        return 4 * (block.size if block.norm == "l2" else 1) / block.bound**2
-    wide = max(1.0, block.size / ORDINARY.ball_plain) ** ORDINARY.ball_power
-    return 4 * block.size * min(wide, ORDINARY.ball_most) / block.bound**2
+    if block.norm != "l2":
+        return 4 / block.bound**2
+    more = max(1.0, block.size / ORDINARY.ball_plain) ** ORDINARY.ball_power
+    told = 1.0 if block.values == "centered" else min(more, ORDINARY.ball_most)  # recentered columns were ranges
+    return 4 * block.size * told / block.bound**2
 
 
 def squared_length(block: Block) -> float:
