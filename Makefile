@@ -39,7 +39,18 @@ define SIDE_BY_SIDE
 	$(BENCH) $(BIN)/python -m side_by_side.report --results $(1) --figures $(2)
 endef
 
-.PHONY: help demo test test-gate test-all lint format house docs bench bench-quick bench-held-out bench-exam mutants lock release-check vulnerabilities clean
+# Prepare, fit and report a list of tables, with three seeds.
+define EXAMINE
+at="--data build/bench/$(1) --results benchmarks/results/$(1)" && \
+	  $(BENCH) $(BIN)/python -m side_by_side.prepare --tables $(1) $$at && \
+	  $(BENCH) $(BIN)/python -m side_by_side.ours $$at --seeds 3 && \
+	  $(BENCH) $(BIN)/python -m side_by_side.ours $$at --seeds 3 --methods "dpconvex additive" && \
+	  $(BENCH) $(VENV)-peers/bin/python -m side_by_side.peers $$at --seeds 3 --methods diffprivlib "diffprivlib tuned" \
+	    "boosted AdaSSP tuned" "double-noise Newton tuned" "noisy descent tuned" && \
+	  $(BENCH) $(BIN)/python -m side_by_side.report --results benchmarks/results/$(1) --figures build/bench/$(1)
+endef
+
+.PHONY: help demo test test-gate test-all lint format house docs bench bench-quick bench-held-out bench-exam bench-keel mutants lock release-check vulnerabilities clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -93,18 +104,12 @@ bench-held-out: $(VENV)/.bench $(VENV)-peers/.ready  ## the same on the half of 
 	$(BENCH) $(BIN)/python -m side_by_side.report --results benchmarks/results/held_out --figures build/bench/held_out
 
 bench-exam: $(VENV)/.bench $(VENV)-peers/.ready  ## the same on 27 tables, ten of users and ten for synthetic data, listed before any fit (an hour)
-	for tables in exam second; do \
-	  at="--data build/bench/$$tables --results benchmarks/results/$$tables"; \
-	  $(BENCH) $(BIN)/python -m side_by_side.prepare --tables $$tables $$at && \
-	  $(BENCH) $(BIN)/python -m side_by_side.ours $$at --seeds 3 && \
-	  $(BENCH) $(BIN)/python -m side_by_side.ours $$at --seeds 3 --methods "dpconvex additive" && \
-	  $(BENCH) $(VENV)-peers/bin/python -m side_by_side.peers $$at --seeds 3 --methods diffprivlib "diffprivlib tuned" \
-	    "boosted AdaSSP tuned" "double-noise Newton tuned" "noisy descent tuned" && \
-	  $(BENCH) $(BIN)/python -m side_by_side.report --results benchmarks/results/$$tables --figures build/bench/$$tables \
-	  || exit 1; \
-	done
+	$(call EXAMINE,exam) && $(call EXAMINE,second)
 	$(BENCH) $(BIN)/python benchmarks/exam_users.py --seeds 5 --json benchmarks/results/exam/users.json
 	$(BENCH) $(BIN)/python benchmarks/exam_whole.py --seeds 2 --json benchmarks/results/exam/whole.json
+
+bench-keel: $(VENV)/.bench $(VENV)-peers/.ready  ## the same on 37 tables of machine learning (two hours)
+	$(call EXAMINE,keel)
 
 mutants: $(VENV)/.dev  ## plant privacy bugs in a copy and see which test, audit or check catches each (an hour; MUTANTS_ARGS=--quick: tests)
 	$(BIN)/python tools/mutants.py $(MUTANTS_ARGS)
