@@ -297,7 +297,7 @@ def feature_map(
 
 def bounds_of(feature_bounds: Any, n_features: int) -> tuple[Floats, Floats]:
     """Return public bounds on every column, two arrays (n_features,), or raise `InvalidParameterError`."""
-    requirement = "must be (lower, upper): two numbers or two arrays of length n_features, finite, lower < upper"
+    requirement = "must be (lower, upper): numbers or arrays of length n_features, finite, lower < upper (by 1e-300)"
     if isinstance(feature_bounds, list) and all(isinstance(p, tuple) and len(p) == 2 for p in feature_bounds):
         if len(feature_bounds) != n_features or n_features == 2:  # two pairs may be lower and upper bounds
             what = f"as a list of pairs must hold one (lower, upper) for each of {n_features} columns, more than two"
@@ -308,7 +308,7 @@ def bounds_of(feature_bounds: Any, n_features: int) -> tuple[Floats, Floats]:
     except (TypeError, ValueError):
         raise InvalidParameterError("feature_bounds", feature_bounds, requirement) from None
     with np.errstate(over="ignore", invalid="ignore"):
-        fine = np.all(np.isfinite(lower) & np.isfinite(upper) & np.isfinite(upper - lower) & (lower < upper))
+        fine = np.all(np.isfinite(lower) & np.isfinite(upper) & np.isfinite(upper - lower) & (upper - lower >= 1e-300))
     if not fine:
         raise InvalidParameterError("feature_bounds", feature_bounds, requirement)
     return lower, upper

@@ -249,7 +249,10 @@ def fit_and_evaluate(
         raise InvalidParameterError("classes", model.classes, what, "List the classes")  # pyright: ignore
     source = source_from(model.random_state)
     users = _users(model, X, groups)
-    rows = len(X) if isinstance(X, list) else (X if model.schema is None else open_table(X)).shape[0]
+    shape = (len(X),) if isinstance(X, list) else np.shape(X if model.schema is None else open_table(X))
+    if not shape:
+        raise InvalidParameterError("X", type(X).__name__, "must be a table of records", "Give an array or frame")
+    rows = shape[0]
     units = rows if users is None else users.n_users
     held = round(holdout * units)
     if not 0 < held < units:

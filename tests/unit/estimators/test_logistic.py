@@ -212,6 +212,7 @@ BAD: dict[str, tuple[dict[str, Any], Any, Any, str]] = {
     "delta half": ({"delta": 0.5, "feature_norm": 1.0}, X_OK, Y_OK, "delta=0.5"),
     "norm negative": ({"feature_norm": -1.0}, X_OK, Y_OK, "feature_norm=-1.0"),
     "bounds reversed": ({"feature_bounds": (1, 0)}, X_OK, Y_OK, "lower < upper"),
+    "bounds too close": ({"feature_bounds": (0, 5e-324)}, X_OK, Y_OK, "by 1e-300"),
     "bounds of wrong length": ({"feature_bounds": ([0, 0], [1, 1])}, X_OK, Y_OK, "n_features"),
     "unknown algorithm": ({"feature_norm": 1.0, "algorithm": "sgd"}, X_OK, Y_OK, "algorithm='sgd'"),
     "unknown noise": ({"feature_norm": 1.0, "noise": "pink"}, X_OK, Y_OK, "noise='pink'"),

@@ -179,3 +179,9 @@ def test_parameters_beyond_floats_together_are_refused() -> None:
     """Each is in its range, their squares and ratios are not: no plan, and no arithmetic error."""
     with pytest.raises(InvalidParameterError, match="floats"):
         PrivateLogisticRegression(1e-100, feature_norm=1e90, coefficient_norm=1e100, tilt=1.0).plan(1000, 5)
+
+
+@pytest.mark.parametrize("norm", [1e-90, 1e90])
+def test_plans_for_the_shortest_and_the_longest_records_that_may_be_declared(norm: float) -> None:
+    expected = [PrivateLogisticRegression(feature_norm=each).plan(1000, 5)[0].predicted_error for each in (1, norm)]
+    assert expected[1].expected == pytest.approx(expected[0].expected)

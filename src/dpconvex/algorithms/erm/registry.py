@@ -25,9 +25,9 @@ CAUTION, OF_NUMBERS, OF_USERS_CLASSES, WIDE, SURE = 1.5, 2.0, 2.0, 30, 0.05
 """A plan with delta > 0 is preferred if its expected error times a factor is less than that of pure plans. The factor
 is CAUTION in general, and falls to 1 as columns exceed WIDE, since pure noise there costs more than is expected; where
 records' classes are expected to lose less than SURE of what parameters 0 lose, columns count once for each class but
-one (docs, What was tried, Delta and classes of many columns); OF_NUMBERS where a regression's explained variance is a guess, since
-plans preferred there lost 1.8 times the expected error (`benchmarks/prior.py`); 1 for users' regressions;
-OF_USERS_CLASSES for users' two classes (`benchmarks/user_ranks.py`)."""
+one (docs, What was tried, Delta and classes of many columns). It is OF_NUMBERS where a regression's explained variance
+is a guess, since plans preferred there lost 1.8 times the expected error (`benchmarks/prior.py`); 1 for users'
+regressions; OF_USERS_CLASSES for users' two classes (`benchmarks/user_ranks.py`)."""
 
 CENTERED = ("objective_perturbation", "noisy_gradient", "sufficient_statistics", "random_projection")
 """Methods that may run on recentered columns."""

@@ -174,6 +174,7 @@ class TypicalData:
         variance, squared_mean = np.transpose([ORDINARY.moments[block.values] for block in blocks])
         moment = square * np.where(boxed, variance, of_others)
         needed = np.array([squared_reach(block) for block in blocks])
+        needed /= 2.0 ** math.frexp(needed.max())[1]  # a power of 2: products stay finite, and rounded as they were
         share = ORDINARY.squared_length * radius**2 * needed / needed.sum() / levels / stretch  # signal of a direction
         inside, energy = np.where(fixed, size - 1, size), size * moment
         used = np.flatnonzero(one_hot & (inside > 0))
