@@ -39,15 +39,16 @@ define SIDE_BY_SIDE
 	$(BENCH) $(BIN)/python -m side_by_side.report --results $(1) --figures $(2)
 endef
 
+# Where a list of tables is prepared, and its results are kept.
+AT = --data build/bench/$(1) --results benchmarks/results/$(1)
 # Prepare, fit and report a list of tables, with three seeds.
 define EXAMINE
-at="--data build/bench/$(1) --results benchmarks/results/$(1)" && \
-	  $(BENCH) $(BIN)/python -m side_by_side.prepare --tables $(1) $$at && \
-	  $(BENCH) $(BIN)/python -m side_by_side.ours $$at --seeds 3 && \
-	  $(BENCH) $(BIN)/python -m side_by_side.ours $$at --seeds 3 --methods "dpconvex additive" && \
-	  $(BENCH) $(VENV)-peers/bin/python -m side_by_side.peers $$at --seeds 3 --methods diffprivlib "diffprivlib tuned" \
-	    "boosted AdaSSP tuned" "double-noise Newton tuned" "noisy descent tuned" && \
-	  $(BENCH) $(BIN)/python -m side_by_side.report --results benchmarks/results/$(1) --figures build/bench/$(1)
+	$(BENCH) $(BIN)/python -m side_by_side.prepare --tables $(1) $(AT)
+	$(BENCH) $(BIN)/python -m side_by_side.ours $(AT) --seeds 3
+	$(BENCH) $(BIN)/python -m side_by_side.ours $(AT) --seeds 3 --methods "dpconvex additive"
+	$(BENCH) $(VENV)-peers/bin/python -m side_by_side.peers $(AT) --seeds 3 --methods diffprivlib "diffprivlib tuned" \
+	  "boosted AdaSSP tuned" "double-noise Newton tuned" "noisy descent tuned"
+	$(BENCH) $(BIN)/python -m side_by_side.report --results benchmarks/results/$(1) --figures build/bench/$(1)
 endef
 
 .PHONY: help demo test test-gate test-all lint format house docs bench bench-quick bench-held-out bench-exam bench-keel mutants lock release-check vulnerabilities clean
@@ -96,15 +97,16 @@ bench-quick: $(VENV)/.bench $(VENV)-peers/.ready  ## the same on three small tab
 	$(call SIDE_BY_SIDE,build/bench/quick,build/bench/quick,--quick)
 
 bench-held-out: $(VENV)/.bench $(VENV)-peers/.ready  ## the same on the half of the corpus on which nothing was chosen (an hour)
-	$(BENCH) $(BIN)/python -m side_by_side.prepare --tables held_out --data build/bench/held_out --results benchmarks/results/held_out
-	$(BENCH) $(BIN)/python -m side_by_side.ours --data build/bench/held_out --results benchmarks/results/held_out
-	$(BENCH) $(VENV)-peers/bin/python -m side_by_side.peers --data build/bench/held_out --results benchmarks/results/held_out \
+	$(BENCH) $(BIN)/python -m side_by_side.prepare --tables held_out $(call AT,held_out)
+	$(BENCH) $(BIN)/python -m side_by_side.ours $(call AT,held_out)
+	$(BENCH) $(VENV)-peers/bin/python -m side_by_side.peers $(call AT,held_out) \
 	  --methods diffprivlib "diffprivlib tuned" "boosted AdaSSP tuned" "double-noise Newton tuned" "noisy descent tuned" \
 	  "Opacus tuned"
 	$(BENCH) $(BIN)/python -m side_by_side.report --results benchmarks/results/held_out --figures build/bench/held_out
 
 bench-exam: $(VENV)/.bench $(VENV)-peers/.ready  ## the same on 27 tables, ten of users and ten for synthetic data, listed before any fit (an hour)
-	$(call EXAMINE,exam) && $(call EXAMINE,second)
+	$(call EXAMINE,exam)
+	$(call EXAMINE,second)
 	$(BENCH) $(BIN)/python benchmarks/exam_users.py --seeds 5 --json benchmarks/results/exam/users.json
 	$(BENCH) $(BIN)/python benchmarks/exam_whole.py --seeds 2 --json benchmarks/results/exam/whole.json
 

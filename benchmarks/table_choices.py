@@ -113,7 +113,7 @@ def cases(names: list[str], half: str, most: int) -> Iterator[tuple[str, Schema,
     if "many" in names:
         yield from drafted(half, most)
     if "keel" in names:
-        made = (make() for make in keel_tables.makers().values())
+        made = map(keel_tables.table, keel_tables.KEEL)
         yield from ((each.name, each.schema, each.frame) for each in made if 3 < len(each.schema.columns) < 45)
 
 

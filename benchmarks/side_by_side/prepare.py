@@ -55,9 +55,10 @@ SOURCES = {
     **{name: partial(from_schema, make) for name, make in tables.REGRESSION_TABLES.items()},
 }
 DESCRIBED = {name: partial(corpus.load, name) for name in corpus.TWO_CLASSES_OR_NUMBERS}
-DESCRIBED |= {name: partial(recipe.table, name) for name, recipe in {**EXAM, **SECOND}.items()} | keel_tables.makers()
+DESCRIBED |= {name: partial(recipe.table, name) for name, recipe in {**EXAM, **SECOND}.items()}
+DESCRIBED |= {name: partial(keel_tables.table, name) for name in keel_tables.KEEL}
 GROUPS = {half: [name for name in names if name in DESCRIBED] for half, names in corpus.HALVES.items()}
-GROUPS |= {"exam": list(EXAM), "second": list(SECOND), "keel": list(keel_tables.makers())}
+GROUPS |= {"exam": list(EXAM), "second": list(SECOND), "keel": list(keel_tables.KEEL)}
 
 
 def optimum(kind: str, X: np.ndarray, y: np.ndarray, domain: DataDomain) -> float:

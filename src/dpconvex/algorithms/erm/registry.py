@@ -199,7 +199,7 @@ def cautious(plan: LinearModelPlan) -> float:
     if users and task.loss.n_outputs == 1:
         return error.rank * OF_USERS_CLASSES
     sure = not users and error.expected < SURE * task.loss.usual.value_at_zero
-    wide = task.domain.dim * (max(1, task.loss.n_outputs - 1) if sure else 1)
+    wide = task.domain.dim * (task.loss.curvature_rank if sure else 1)
     return error.rank * (1 + (CAUTION - 1) * min(1.0, WIDE / wide) ** 2)
 
 
