@@ -1,79 +1,158 @@
 """Compare the shares of a prediction's prior variance that kinds of blocks get, and two ways to weigh noise.
 
-    python benchmarks/shares.py [--tables adult flights ...] [--seeds 4] [--rows 20000]
+    python benchmarks/shares.py adult flights [--seeds 4 --rows 20000]     # or any other names of tables.py
+    python benchmarks/shares.py programs keel [--seeds 2 --rows 6000 --json FILE]
+    python benchmarks/shares.py --summary FILE ...
 
-Fits are by objective perturbation under pure epsilon, with noise in the cheapest grouped norm, and slope cap and ridge
-as planned. An option consists of the shares of categories, of numbers and of the constant (`planner.SHARES`), and of
-the weight of a block's noise: the excess loss that it costs, or its mean square. An option's score on a table is the
-logarithm of its mean excess training log-loss, averaged over budgets. Printed: every score less the table's best score,
-and for each table the option that is best on all other tables, with its score on this one. Fits are seeded, hence not
-private.
+``programs`` are the targets of classes of the learning half of `many_tables.py`, ``keel`` the tables of
+`keel_tables.py`. Fits are ``algorithm="auto"`` by schema, pure. An option consists of settings of `planner.Shares`, and
+of the weight of a block's noise: the excess loss that it costs, or its mean square ("energy"). A cell is the mean
+training excess of a table at a budget, at least .002 of a constant's. Printed: geometric means of cells relative to the
+first option, with standard errors over tables, by how rare the rarest class is; and for each table the option that is
+best on all others. Fits are seeded, hence not private.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import warnings
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
+import pandas as pd
 
+import keel_tables
+import many_tables
+import prior
 from dpconvex import PrivateLogisticRegression
-from dpconvex.algorithms.erm import registry
 from dpconvex.algorithms.erm.objective_perturbation import planner
-from excess_loss import EPSILONS, log_loss, optimum
+from excess_loss import EPSILONS, optimum
 from tables import TABLES
 
-SHARES = ((1.0, 1.0, 1.0), (0.5, 1.0, 1.0), (0.25, 1.0, 1.0), (1.0, 1.0, 4.0), (0.5, 0.5, 1.0), (0.25, 0.25, 1.0))
-ORDINARY = planner.noise_costs
+BEFORE = {"ball": 0.0, "constant_most": 1.0}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "before: 1, 1, 1": BEFORE,
+    "the constant 4": {"ball": 0.0, "constant": 100.0},
+    "balls": {"constant_most": 1.0},
+    "a fourth, at most 4": {},
+    "a third, at most 6": {"constant": 1 / 3, "constant_most": 6.0},
+    "a fourth": {"constant_most": 1e9},
+    "a fourth, balls .7": {"ball": 0.7},
+    "categories 1/2": {"category": 0.5},
+    "energy": {"energy": True},
+}
+COSTS, PLANNED, RARE = planner.noise_costs, planner.SHARES, (0.1, 0.25)
 
 
-def options() -> dict[str, tuple[tuple[float, ...], bool]]:
-    """Return, by name, shares and whether noise is weighed by excess."""
-    return {f"{shares} {'excess' if by else 'energy'}": (shares, by) for by in (True, False) for shares in SHARES}
+def tasks(names: list[str], rows: int) -> Iterator[many_tables.Task]:
+    """Yield the tables, with what a constant and the best linear model lose on them."""
+    for name in names:
+        if name == "programs":
+            for each in many_tables.tables("learning"):
+                yield from (found for found in many_tables.tasks(*each, rows) if found.kind != many_tables.KINDS[2])
+        elif name == "keel":
+            for each in keel_tables.KEEL:
+                frame, schema = (table := keel_tables.table(each)).frame, table.schema
+                assert frame is not None
+                draw = np.random.default_rng(many_tables.checksum(each))
+                kind = many_tables.KINDS[len(schema.target.classes) > 2]
+                drawn = frame.sample(min(rows, len(frame)), random_state=0)
+                found = many_tables.task(each, kind, drawn, schema.target.name, draw)
+                if found is not None:
+                    yield found
+        else:
+            table = TABLES[name]()
+            assert table.frame is not None
+            frame = table.frame.sample(min(rows, len(table.frame)), random_state=0)
+            X, y = table.schema.encode(frame), np.asarray(table.schema.encode_target(frame))
+            constant = -float(np.log(np.bincount(y)[y] / len(y)).mean())
+            best = optimum(X, y, table.schema.domain().with_intercept(1.0))
+            yield many_tables.Task(name, many_tables.KINDS[0], table.schema, frame, X, y, constant, best)
 
 
-def scores(name: str, rows: int, seeds: int) -> dict[str, float]:
-    """Return the score of every option on one table."""
-    table = TABLES[name]()
-    order = np.random.default_rng(0).permutation(len(table.X))[:rows]
-    X, y, domain = table.X[order], table.y[order], table.schema.domain()
-    best, found = optimum(X, y, domain.with_intercept(1.0)), {}
-    for option, (shares, by_excess) in options().items():
-        registry.plans.cache_clear()
-        planner.coordinates.cache_clear()
-        costs = ORDINARY if by_excess else lambda problem, privacy: None
-        with mock.patch.object(planner, "SHARES", shares), mock.patch.object(planner, "noise_costs", costs):
-            found[option] = np.mean([np.log(excess(X, y, domain, best, epsilon, seeds)) for epsilon in EPSILONS])
-    return found
+def measured(task: many_tables.Task, seeds: int) -> Iterator[dict[str, Any]]:
+    """Yield the mean excess of every option and budget."""
+    floor = many_tables.LEAST_EXCESS * max(task.constant - task.best, many_tables.LEAST_GAIN * task.constant)
+    for option, settings in OPTIONS.items():
+        own = dict(settings)
+        costs = (lambda problem, privacy: None) if own.pop("energy", False) else COSTS
+        prior.forget()
+        with (
+            mock.patch.object(planner, "SHARES", replace(PLANNED, **own)),
+            mock.patch.object(planner, "noise_costs", costs),
+        ):
+            for epsilon in EPSILONS:
+                lost = []
+                for seed in range(seeds):
+                    coins = many_tables.checksum(f"{task.name} {seed}")
+                    model = PrivateLogisticRegression(epsilon, schema=task.schema, random_state=coins)
+                    lost.append(many_tables.loss(task, model.fit(task.frame)) - task.best)
+                excess = max(float(np.mean(lost)), floor)
+                rarest = float(np.bincount(task.y).min() / len(task.y))
+                classes = len(task.schema.target.classes)  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
+                yield {"table": task.name, "rarest": rarest, "classes": classes} | {
+                    "option": option, "epsilon": epsilon, "excess": excess,
+                }  # fmt: skip
 
 
-def excess(X, y, domain, best: float, epsilon: float, seeds: int) -> float:
-    """Return the mean excess log-loss at one budget."""
-    losses = []
-    for seed in range(seeds):
-        options = {"algorithm": "objective_perturbation", "noise": "grouped", "slope_cap": None, "classes": [0, 1]}
-        model = PrivateLogisticRegression(epsilon, domain=domain, random_state=seed, **options).fit(X, y)
-        losses.append(log_loss(X @ model.coef_[0] + model.intercept_[0], y) - best)
-    return float(np.mean(losses))
+def summary(lines: list[dict[str, Any]]) -> None:
+    cells = pd.DataFrame(lines).pivot_table(
+        index=["table", "classes", "rarest", "epsilon"], columns="option", values="excess"
+    )
+    options = [option for option in OPTIONS if option in cells]
+    logs = np.log(cells[options].div(cells[options[0]], axis=0)).dropna().reset_index()
+    two = logs[logs.classes == 2]
+    groups = {f"two classes, rarer below {RARE[0]}": two[two.rarest < RARE[0]]}
+    groups[f"two classes, {RARE[0]} to {RARE[1]}"] = two[two.rarest.between(*RARE, inclusive="left")]
+    groups |= {
+        "two classes, others": two[two.rarest >= RARE[1]],
+        "several classes": logs[logs.classes > 2],
+        "all": logs,
+    }
+    for name, part in groups.items():
+        for epsilon in (*sorted(set(part.epsilon)), None):
+            among = part if epsilon is None else part[part.epsilon == epsilon]
+            each = among.groupby("table")[options].mean()
+            errors = each.std() / len(each) ** 0.5
+            shown = ", ".join(
+                f"{option} {np.exp(each[option].mean()):.3f} ({errors[option]:.3f})" for option in options[1:]
+            )
+            print(f"{name}, {epsilon or 'all budgets'}, {len(each)} tables: {shown}")
+    each = logs.groupby("table")[options].mean()
+    left = {table: each.drop(table).mean().idxmin() for table in each.index} if len(each) > 1 else {}
+    if left:
+        score = np.exp(np.mean([each.loc[table, option] for table, option in left.items()]))
+        print(f"each table by the best option of the others: {score:.3f},", dict(Counter(left.values())))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tables", nargs="+", default=list(TABLES), choices=list(TABLES))
+    parser.add_argument("tables", nargs="*", default=["adult", "flights"], metavar="TABLE")
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--rows", type=int, default=20_000)
-    arguments = parser.parse_args()
-    warnings.simplefilter("error")
-    found = {}
-    for name in arguments.tables:
-        found[name] = scores(name, arguments.rows, arguments.seeds)
-        least = min(found[name].values())
-        print(name, {option: round(float(score - least), 3) for option, score in found[name].items()}, flush=True)
-    for left in found:
-        others = {option: np.mean([found[name][option] for name in found if name != left]) for option in options()}
-        chosen = min(others, key=others.__getitem__)
-        print(f"without {left}: {chosen}, which loses {found[left][chosen] - min(found[left].values()):.3f} there")
+    parser.add_argument("--options", nargs="+", default=list(OPTIONS), choices=list(OPTIONS))
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--summary", type=Path, nargs="+")
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if given.summary:
+        summary([line for path in given.summary for line in json.loads(path.read_text())])
+        return
+    for option in set(OPTIONS) - set(given.options):
+        del OPTIONS[option]
+    lines: list[dict[str, Any]] = []
+    for task in tasks(given.tables, given.rows):
+        lines += measured(task, given.seeds)
+        print(task.name, flush=True)
+        if given.json:
+            given.json.write_text(json.dumps(lines))
+    summary(lines)
 
 
 if __name__ == "__main__":

@@ -81,8 +81,7 @@ def balanced(root: Floats) -> Rows:
     unit = _unit(root)
     integers = np.rint(root / unit).astype(np.int64)
     integers[-1] -= integers.sum(0)
-    kept = integers[:, integers.any(0)] * unit
-    return tuple(map(tuple, kept.tolist()))
+    return tuple(map(tuple, (integers[:, integers.any(0)] * unit).tolist()))
 
 
 def _unit(x: Array) -> float:

@@ -359,11 +359,8 @@ def within_floats(problem: str) -> Iterator[None]:
 
 def check_relation(
     privacy: PrivacyParams,
-    *,
-    users: bool = False,
-    neighbors: tuple[Neighboring, ...] = Plan.neighbors,
-    added_users: bool = False,
-) -> None:
+    *, users: bool = False, neighbors: tuple[Neighboring, ...] = Plan.neighbors, added_users: bool = False,
+) -> None:  # fmt: skip
     """Raise `InvalidParameterError` unless the promise is for `neighbors`, and for records, or users if `users`.
 
     If neighbors differ in size, promises for users need `added_users`.

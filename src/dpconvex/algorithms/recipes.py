@@ -100,8 +100,7 @@ def recorded(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
         if name in PLANNERS:
             raise ValueError(f"there is another planner {name!r}")
-        PLANNERS[name] = plan
-        NAMED[name] = plan
+        PLANNERS[name] = NAMED[name] = plan
         return plan
 
     return marked

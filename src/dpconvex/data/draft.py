@@ -250,8 +250,7 @@ def _comment(text: str) -> str:
 
 
 def _line(key: str, value: Any, read: bool = True) -> str:
-    lines = f"{key} = {format_value(value)}".splitlines()
-    return "".join(f"{line}{MARK if read else ''}\n" for line in lines)
+    return "".join(f"{line}{MARK if read else ''}\n" for line in f"{key} = {format_value(value)}".splitlines())
 
 
 def _range(numbers: Floats, ranges: bool) -> str:
@@ -259,8 +258,7 @@ def _range(numbers: Floats, ranges: bool) -> str:
         return _line("range", PRIVATE, read=False)
     low, high = span(numbers)
     decimals = (k for k in range(5) if len(numbers) and np.array_equal(np.round(numbers, k), numbers))
-    step = next((_line("step", 10.0**-k) for k in decimals), "")
-    return _line("lower", low) + _line("upper", high) + step
+    return _line("lower", low) + _line("upper", high) + next((_line("step", 10.0**-k) for k in decimals), "")
 
 
 def span(numbers: Floats) -> tuple[float, float]:

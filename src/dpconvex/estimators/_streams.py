@@ -57,11 +57,9 @@ def open_rows(model: Any, X: Any, y: Any, groups: Any, weights: Any = None) -> O
     if table is None or model.schema is None:
         return open_cells(model, X) if y is None and groups is None and weighed is None else None
     if not model._relation.fixes_size:
-        raise InvalidParameterError(
-            "neighbors", model.neighbors, "is for tables in memory", "Read the table into a frame"
-        )
-    features, blind = model._feature_map(None), model._blind()
-    missing = model._missing
+        remedy = "Read the table into a frame"
+        raise InvalidParameterError("neighbors", model.neighbors, "is for tables in memory", remedy)
+    features, blind, missing = model._feature_map(None), model._blind(), model._missing
 
     def encode(table: Any) -> tuple[Array, Array]:
         return features.encode(table, missing), blind._targets_of(table, None)
@@ -88,8 +86,7 @@ def open_cells(model: Any, X: Any) -> Opened | None:
         return schema.compact(part), model._targets_of(part, None).astype(kind)
 
     model.n_features_in_ = len(schema.columns)
-    encode = partial(schema.encode_cells, missing=model._missing)
-    found = CellRows(len(frame), width, read, encode)
+    found = CellRows(len(frame), width, read, partial(schema.encode_cells, missing=model._missing))
     return features, found, found, None
 
 

@@ -125,9 +125,8 @@ class AdditiveModel(WithIntervals):
         given = {} if self.monotone is None else self.monotone
         words = {"increasing": True, "decreasing": False}
         numeric = {block.name for block in features.blocks if block.kind == "numeric"}
-        if not isinstance(given, Mapping) or not all(
-            name in numeric and isinstance(word, str) and word in words for name, word in given.items()
-        ):
+        fits = isinstance(given, Mapping) and all(name in numeric for name in given)
+        if not fits or not all(isinstance(word, str) and word in words for word in given.values()):
             what = "must map names of numeric columns to 'increasing' or 'decreasing'"
             raise InvalidParameterError("monotone", self.monotone, what)
         return {str(name): words[word] for name, word in given.items()}
@@ -186,10 +185,8 @@ class AdditiveModel(WithIntervals):
         shapes = replace(cast(ShapeMap, features), placed=getattr(plan, "placed", ()), looked=looked)
         straight = plan.problem.shapes is None
         found = shapes.at(2) if straight else next(m for m in self._maps(shapes) if m.domain.blocks == blocks)
-        parts = found.parts(getattr(plan, "cells", ()))
-        found = found.found(
-            self._released(found, plan), parts, getattr(plan, "found_knots", ()) if plan.algorithm != "constant" else ()
-        )
+        knots = getattr(plan, "found_knots", ()) if plan.algorithm != "constant" else ()
+        found = found.found(self._released(found, plan), found.parts(getattr(plan, "cells", ())), knots)
         self.knots_ = found.knots
         return found.straight if straight else found
 
@@ -198,8 +195,7 @@ class AdditiveModel(WithIntervals):
             return super().plans_at(epsilon)
         features = replace(self._feature_map(self.n_features_in_), placed=getattr(self.plan_, "placed", ()))
         features = features.at(getattr(self.plan_, "knots", 2))
-        whole = replace(self.plan_.privacy, epsilon=epsilon)
-        return self._planned(features, self.plan_.problem, whole, SHAPES)
+        return self._planned(features, self.plan_.problem, replace(self.plan_.privacy, epsilon=epsilon), SHAPES)
 
     # Fitted attributes.
 

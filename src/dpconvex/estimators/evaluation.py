@@ -252,8 +252,7 @@ def fit_and_evaluate(
     shape = (len(X),) if isinstance(X, list) else np.shape(X if model.schema is None else open_table(X))
     if not shape:
         raise InvalidParameterError("X", type(X).__name__, "must be a table of records", "Give an array or frame")
-    rows = shape[0]
-    units = rows if users is None else users.n_users
+    units = shape[0] if users is None else users.n_users
     held = round(holdout * units)
     if not 0 < held < units:
         what = f"leaves {held} of {units} units to evaluate on: both parts need at least one"
@@ -300,9 +299,7 @@ def _users(model: Any, X: Any, labels: Any) -> UserGroups | None:
 
 
 def _classes(model: Any) -> int:
-    if isinstance(model, PrivateLinearClassifier | PrivateSparseClassifier):
-        return max(len(model.classes_), 2)
-    return 0
+    return max(len(model.classes_), 2) if isinstance(model, PrivateLinearClassifier | PrivateSparseClassifier) else 0
 
 
 def _scores(model: Any, X: Any) -> Floats:

@@ -296,10 +296,8 @@ def to_onnx(model: Any) -> Any:
     if facts["classes"] is None:
         found, kind = op("Clip", score, *map(const, facts["bounds"])), TensorProto.DOUBLE
     else:  # positions among the classes
-        two = len(facts["intercept"]) == 1
-        found = op("Cast", op("Greater", score, const(0.0)), to=TensorProto.INT64) if two else op(
-            "ArgMax", score, axis=1)  # fmt: skip
-        kind = TensorProto.INT64
+        two, kind = len(facts["intercept"]) == 1, TensorProto.INT64
+        found = op("Cast", op("Greater", score, const(0.0)), to=kind) if two else op("ArgMax", score, axis=1)
     nodes += [helper.make_node("Identity", [a], [b]) for a, b in ((score, "score"), (found, "prediction"))]
     outputs = [
         helper.make_tensor_value_info("score", TensorProto.DOUBLE, ["n", len(facts["intercept"])]),
@@ -326,10 +324,8 @@ def to_card(model: Any, metrics: dict[str, Any] | None = None) -> str:
             given = part.to_dict()
             listed = given.get("categories", given.get("classes", ()))
             text = ", ".join(listed[:8]) or " to ".join(f"{given[k]:g}" for k in ("lower", "upper") if k in given)
-            cells = (
-                html.escape(cell).replace("|", "&#124;")
-                for cell in (part.name, text, part.source or model.schema.source)
-            )
+            told = (part.name, text, part.source or model.schema.source)
+            cells = (html.escape(cell).replace("|", "&#124;") for cell in told)
             lines.append(" ".join(f"| {' | '.join(cells)} |".split()))
     none = "None were released. `dpconvex evaluate` measures them privately, with intervals."
     lines += ["", "## Metrics", ""]

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, forwarded
 from dpconvex.algorithms import LinearModelPlan, check_relation
 from dpconvex.algorithms.erm.heavy_tailed.registry import HEAVY_METHODS, Shape, constraint_set, heavy_plans
 from dpconvex.algorithms.erm.heavy_tailed.surrogates import surrogate_named
@@ -96,7 +96,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
 
     def _declared_loss(self) -> LinearModelLoss:
         if self._finds_target:
-            for name in ("residual_cap", "width", "smoothing", "heavy_tailed"):
+            for name in IN_UNITS:
                 if (given := getattr(self, name, None)) not in (None, 0):
                     what = "is in the unit of the target's range, which is not known before the fit"
                     raise InvalidParameterError(name, given, what, "Leave it out, or declare target_bounds")
@@ -225,9 +225,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
 
     @property
     def _may_look(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        if not super()._may_look or any(getattr(self, name, None) for name in IN_UNITS):
-            return False
-        if self._finds_target:
+        if not super()._may_look or any(getattr(self, name, None) for name in IN_UNITS) or self._finds_target:
             return False
         bounds = self._declared()
         return wide(bounds.lower, bounds.upper)
@@ -374,9 +372,7 @@ class PrivateHuberRegressor(WithIntervals, PrivateLinearRegressor):
     width: float | None = None
 
     def _loss(self, width: float, reach: float) -> LinearModelLoss:
-        share = DEFAULT_WIDTH
-        if self.width is not None:
-            share = _validate.real("width", self.width, above=0.0) / width
+        share = DEFAULT_WIDTH if self.width is None else _validate.real("width", self.width, above=0.0) / width
         return PseudoHuberLoss(min(max(share, 1 / LARGEST), LARGEST), target_bound=reach)
 
 
@@ -425,9 +421,7 @@ class PrivateQuantileRegressor(PrivateLinearRegressor):
     quantile: float = 0.5
     smoothing: float | None = None
 
-    @property
-    def _level(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.quantile
+    _level = forwarded("quantile")  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def _loss(self, width: float, reach: float) -> LinearModelLoss:
         share = DEFAULT_SMOOTHING

@@ -134,8 +134,7 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
         n, n_features, unit : optional
             As in `PrivateLinearModel.plan`; `n` is at least 2.
         """
-        base = self._base()
-        return self._plans(n, n_features, base._unit(unit))
+        return self._plans(n, n_features, self._base()._unit(unit))
 
     def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
         """Fit the candidates, choose one privately, and release it alone.
@@ -261,8 +260,7 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
             zipped = zip(settings, pins, strict=True)
             return tuple(_candidate(base, each, privacy, count, n_features, pin, noise, sums) for each, pin in zipped)
 
-        whole = base._promise(unit)
-        return Plans(plan_search(make, whole, n, held_out, score, self.method))
+        return Plans(plan_search(make, base._promise(unit), n, held_out, score, self.method))
 
 
 def _candidate(

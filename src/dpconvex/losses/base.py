@@ -96,6 +96,11 @@ class LinearModelLoss(ABC):
         return self.rates
 
     @property
+    def as_told(self) -> "LinearModelLoss":
+        """The loss whose predictions start from these shares as they are."""
+        return self
+
+    @property
     def facts(self) -> Mapping[str, Any]:
         """JSON-ready public constants by which this loss differs from the usual one of its name; most have none."""
         return {}

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, final
@@ -59,6 +59,7 @@ class LogisticLoss(TwoClasses, base.SmoothLoss):
     #: Public share of the class +1, above 0 and below 1. Predictions then start from it, or from `RAREST`: `offset`.
     rate: float | None = None
     saturating: bool = False  #: whether the slope bends before it reaches the cap; without effect if there is no cap
+    exact: bool = False  #: whether predictions start from the rate itself, however rare the class is
     slope_bound = forwarded("cap")
 
     def __post_init__(self) -> None:
@@ -122,7 +123,7 @@ class LogisticLoss(TwoClasses, base.SmoothLoss):
 
     @property
     def usual(self) -> "LogisticLoss":
-        return LogisticLoss(rate=self.rate)
+        return LogisticLoss(rate=self.rate, exact=self.exact)
 
     @property
     def facts(self) -> Mapping[str, float]:
@@ -132,14 +133,18 @@ class LogisticLoss(TwoClasses, base.SmoothLoss):
     @cached_property
     def rates(self) -> tuple[float, ...] | None:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Shares that predictions start from: the public ones, the rarer class not below `RAREST`."""
-        if self.rate is None:
-            return None
+        if self.rate is None or self.exact:
+            return self.told
         start = min(max(self.rate, RAREST), 1 - RAREST)
         return 1 - start, start
 
     @property
     def told(self) -> tuple[float, ...] | None:  # pyright: ignore[reportIncompatibleVariableOverride]
         return None if self.rate is None else (1 - self.rate, self.rate)
+
+    @property
+    def as_told(self) -> "LogisticLoss":
+        return replace(self, exact=True)
 
     @property
     def trivial(self) -> float:

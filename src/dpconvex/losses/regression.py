@@ -118,9 +118,7 @@ class ResidualSplineLoss(_WideLoss):
     def curvature_bound(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         return _rounding.ratio_up(1.0, self.spline.width)
 
-    @property
-    def self_concordance(self) -> float | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.spline.self_concordance
+    self_concordance = forwarded("spline", "self_concordance")
 
     @quiet
     def value(self, z: Floats, y: Floats) -> Floats:

@@ -13,9 +13,9 @@ weight, for neighbors that differ in features, target and weight. Not kept: that
 # pyright: reportIncompatibleMethodOverride=false, reportIncompatibleVariableOverride=false
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
 
@@ -67,6 +67,10 @@ class WeightedLoss(SmoothLoss):
     offset = forwarded("base", "offset")
     trivial = forwarded("base", "trivial")
     value_at_zero = forwarded("base", "value_at_zero")
+
+    @property
+    def as_told(self) -> "WeightedLoss":
+        return replace(self, base=cast(SmoothLoss, self.base.as_told))
 
     @property
     def curvature_law(self) -> CurvatureLaw:

@@ -159,12 +159,9 @@ class PrivacyCertificate:
             raise CertificateError(f"schema_version={version!r}: {what}. {remedy}")
         kinds: dict[str, type] = dict.fromkeys(("algorithm", "constants", "theorem", "model", "budget"), str)
         kinds |= dict.fromkeys(("public", "versions", "planner"), dict)
+        present = [name for name in kinds if name in fields or name not in ("model", "planner", "budget")]
         try:
-            parts: dict[str, Any] = {
-                name: _of(kind, fields, name)
-                for name, kind in kinds.items()
-                if name in fields or name not in ("model", "planner", "budget")
-            }
+            parts: dict[str, Any] = {name: _of(kinds[name], fields, name) for name in present}
             return cls(
                 target=_read(PrivacyParams, fields["target"]),
                 spent_epsilon=float(fields["spent"]["epsilon"]),

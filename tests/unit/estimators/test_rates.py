@@ -31,7 +31,8 @@ def model(k: int = 2, epsilon: float = 1.0, **options: Any) -> PrivateLogisticRe
 @pytest.mark.parametrize("k", [2, 3])
 def test_coefficients_0_predict_the_rates(k: int) -> None:
     y, rates = LISTS[k]
-    fitted = model(k, l2=1e4).set_params(random_state=None).fit(X, y)  # such a penalty leaves no other coefficients
+    fit = model(k, l2=1e4, algorithm="objective_perturbation", slope_cap=1.0).set_params(random_state=None)
+    fitted = fit.fit(X, y)  # such a penalty leaves no other coefficients
     start = [1 - RAREST, RAREST] if k == 2 else rates  # of two classes, the rarer one starts at a third at least
     assert np.abs(fitted.predict_proba(X) - start).max() < 2e-3
     assert verify(fitted.certificate_).passed
@@ -85,6 +86,21 @@ def test_tiny_caps_have_a_best_constant(cap: float) -> None:
     assert 0 < saturating.trivial < LogisticLoss(cap, saturating=True).trivial < 0.01
 
 
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("weights", [{}, {"class_weight": [1.0, 2.0, 2.0]}])
+def test_a_constant_predicts_the_rates_as_they_were_told(k: int, weights: dict[str, Any]) -> None:
+    """However rare a class is: there are no columns whose slopes a rare start would lower."""
+    y, _ = LISTS[k]
+    rates = [0.985, 0.015] if k == 2 else [0.9, 0.085, 0.015]
+    own = {name: value[:k] for name, value in weights.items()}
+    fitted = model(k, 0.1, rates=rates, algorithm="constant", **own).set_params(random_state=None).fit(X, y)
+    assert np.abs(fitted.predict_proba(X) - rates).max() < 2e-3
+    deviation = fitted.plan_.coefficient_deviation
+    assert deviation is not None
+    assert deviation.max() < 0.1
+    assert verify(fitted.certificate_).passed
+
+
 def test_compiled_slopes_are_moved_too() -> None:
     loss, y = LogisticLoss(rate=0.14), np.array([-1.0, 1.0])
     curve = slope_curve(loss, y)
@@ -98,7 +114,7 @@ def test_a_schema_states_them_and_the_caller_goes_first(tmp_path: Path) -> None:
     columns = (NumericColumn("a", -1, 1), CategoricalColumn("b", ("u", "v")))
     schema = Schema(columns, ClassTarget("t", ("no", "yes"), (0.86, 0.14)))
     table = pd.DataFrame({"a": X[:, 0], "b": np.where(X[:, 1] > 0, "u", "v"), "t": np.where(TWO, "yes", "no")})
-    options: dict[str, Any] = {"l2": 1e4, "random_state": 0}
+    options: dict[str, Any] = {"l2": 1e4, "random_state": 0, "algorithm": "objective_perturbation"}
     fitted = PrivateLogisticRegression(1.0, schema=schema, **options).fit(table)
     assert np.abs(fitted.predict_proba(table)[:, 1] - RAREST).max() < 2e-3
     other = PrivateLogisticRegression(1.0, schema=schema, rates=[0.5, 0.5], **options).fit(table)

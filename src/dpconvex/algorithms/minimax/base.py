@@ -156,5 +156,4 @@ def batch_sizes(n: int, weights: Floats) -> NDArray[np.int64]:
 
 def batch_slices(sizes: NDArray[np.int64]) -> list[slice]:
     """Return consecutive slices of these sizes."""
-    ends = np.cumsum(sizes).tolist()
-    return [slice(end - size, end) for end, size in zip(ends, sizes.tolist(), strict=True)]
+    return [slice(end - size, end) for end, size in zip(np.cumsum(sizes).tolist(), sizes.tolist(), strict=True)]

@@ -45,8 +45,7 @@ def plan_saddle(
     `InvalidParameterError` if no method applies.
     """
     methods, options = SPARSE_METHODS if problem.dy == 1 else SADDLE_METHODS, Options(constants, sums=sums)
-    names = methods.names(algorithm)
-    found, refusals = methods.choose(names, options, (problem, privacy), _rank, problem.name)
+    found, refusals = methods.choose(methods.names(algorithm), options, (problem, privacy), _rank, problem.name)
     if not found:
         remedy = "Use algorithm='vertex_mirror_descent'"
         other = InvalidParameterError("constants", options.constants, "must be 'calibrated' for this algorithm", remedy)

@@ -198,16 +198,14 @@ class GroupedTablesPlan(base.QueryReleasePlan):
             levels[k][of, each] = held / np.bincount(of, held)[of]
         of_groups = latent_classes.fit(self._pooled(found), self.pairs.fitting)
         model = GroupedModel(self.queries.shape, of_groups, tuple(levels))
-        answers = [model.marginal(subset).ravel() for subset in self.queries.subsets]
-        return model, np.concatenate(answers), found.columns
+        return model, np.concatenate([model.marginal(subset).ravel() for subset in self.queries.subsets]), found.columns
 
     def _pooled(self, found: Released) -> ReleasedTables:
         """Return the tables of step 3, with those of single columns pooled with the sums of step 1 over groups."""
         pairs, first = found.pairs, found.columns
         noisy, deviations = list(pairs.noisy), list(pairs.coordinates or pairs.deviations)
-        for place, ((k,), shares, deviation) in enumerate(
-            zip(first.subsets, first.noisy, first.deviations, strict=True)
-        ):
+        each = zip(first.subsets, first.noisy, first.deviations, strict=True)
+        for place, ((k,), shares, deviation) in enumerate(each):
             sums, size = np.bincount(found.groups[k], shares, self.groups[k]), len(shares) / self.groups[k]
             own = 1 / (1 + deviations[place] ** 2 / (size * deviation**2))  # weights inverse to the variances
             noisy[place] = own * noisy[place] + (1 - own) * sums
@@ -227,14 +225,9 @@ def grouped(shares: Floats, deviation: float, count: int, ordered: bool) -> NDAr
 
 @recorded("grouped_tables")
 def plan(
-    queries: LinearQueries,
-    n: int,
-    privacy: PrivacyParams,
-    *,
-    groups: int | None = None,
-    share: float | None = None,
-    noise: str = "auto",
-) -> GroupedTablesPlan:
+    queries: LinearQueries, n: int, privacy: PrivacyParams,
+    *, groups: int | None = None, share: float | None = None, noise: str = "auto",
+) -> GroupedTablesPlan:  # fmt: skip
     """Plan noise on tables of columns, and on tables of pairs of columns with at most `groups` groups each.
 
     Tables of columns get the share `share` of the promise; `noise` is as in `noisy_tables.plan`, for the tables of

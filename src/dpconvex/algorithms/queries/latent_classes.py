@@ -205,8 +205,7 @@ def _steps(target: _Target, raw: list[Floats], weight: Floats, rates: Iterable[f
     """Take an Adam step of each learning rate from the logits `raw`, changed in place, and yield each state."""
     moments, state = [[np.zeros_like(part) for part in raw] for _ in range(2)], _state(target, raw)
     for step, rate in enumerate(rates, start=1):
-        slopes = _slopes(target, state, weight)
-        for part, slope, first, second in zip(raw, slopes, *moments, strict=True):
+        for part, slope, first, second in zip(raw, _slopes(target, state, weight), *moments, strict=True):
             first += np.float32(0.1) * (slope - first)
             second += np.float32(0.01) * (slope * slope - second)
             unbiased = np.sqrt(second / (1 - 0.99**step)) + 1e-12

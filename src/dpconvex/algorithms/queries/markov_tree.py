@@ -133,8 +133,7 @@ def conditionals(
 
 def _zeros(impossible: tuple[Zero, ...], i: int, j: int) -> list[tuple[int, int]]:
     """Return the impossible cells of the table of columns i and j."""
-    listed = [dict(pair) for pair in impossible]
-    return [(zero[i], zero[j]) for zero in listed if i in zero and j in zero]
+    return [(zero[i], zero[j]) for zero in map(dict, impossible) if i in zero and j in zero]
 
 
 def fit(tables: ReleasedTables, center: int | None, impossible: tuple[Zero, ...] = ()) -> MarkovTree:

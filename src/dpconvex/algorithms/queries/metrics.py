@@ -221,12 +221,9 @@ def _tables(result: EvaluationResult, shape: tuple[int, ...], part: slice = slic
 
 
 def _found(
-    table: Table,
-    unknown: Callable[[Floats, int], set[str]],
-    small: Callable[[Floats], Any],
-    tables: Floats,
-    draws: Floats,
-) -> Found:
+    table: Table, unknown: Callable[[Floats, int], set[str]], small: Callable[[Floats], Any],
+    tables: Floats, draws: Floats,
+) -> Found:  # fmt: skip
     """Return the estimates for all groups together and for each of several; functions take how many are added up."""
     groups, found = len(tables), list[tuple[Metrics, Metrics, set[str]]]()
     for T, drawn in ((T, draws[:, g]) for g, T in enumerate(tables) if groups > 1):

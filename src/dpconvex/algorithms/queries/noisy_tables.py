@@ -298,8 +298,7 @@ class NoisyTablesPlan(base.QueryReleasePlan):
             model = Histogram(queries.shape, base.fit_histogram(queries, targets, times, uniform, self.steps))
         else:
             model = fit(tables, self.fitting, self.queries.impossible)
-        answers = [model.marginal(subset).ravel() for subset in self.queries.subsets]
-        return model, np.concatenate(answers), tables
+        return model, np.concatenate([model.marginal(subset).ravel() for subset in self.queries.subsets]), tables
 
 
 def table_noise(

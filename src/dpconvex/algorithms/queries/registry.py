@@ -34,15 +34,9 @@ FINDING = ("noisy_tables", "noisy_tree", "grouped_tables")  #: Methods that can 
 
 
 def plan_queries(
-    queries: LinearQueries,
-    n: int,
-    privacy: PrivacyParams,
-    algorithm: str = "auto",
-    *,
-    constants: str = "calibrated",
-    sums: bool = False,
-    open: Open | None = None,
-) -> tuple[QueryReleasePlan, ...]:
+    queries: LinearQueries, n: int, privacy: PrivacyParams, algorithm: str = "auto",
+    *, constants: str = "calibrated", sums: bool = False, open: Open | None = None,
+) -> tuple[QueryReleasePlan, ...]:  # fmt: skip
     """Return all valid plans, smallest expectation first; with `sums` only plans that need sums alone. Sees no data.
 
     Noisy tables come first where they apply: to marginals of one and two columns. ``constants="paper"`` is for the

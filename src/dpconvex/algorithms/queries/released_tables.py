@@ -144,8 +144,7 @@ class ReleasedTables:
         _validate.real("interval", level, above=0.0, below=1.0)
         found, noise = self.estimate(axes)
         missed = (1 - level) if self.total is None else (1 - level) / 2
-        tail = missed / (found.size if together else 1)
-        reach = noise * self._reach(tail)
+        reach = noise * self._reach(missed / (found.size if together else 1))
         off = 0.0 if self.total is None else self.total.reach(missed) / self.total.value
         low, high = (found - reach) / (1 + off), (found + reach) / (1 - off) if off < 1 else np.ones(found.shape)
         return Marginal(shares, np.clip(low, 0, 1), np.clip(high, 0, 1), level)

@@ -177,14 +177,9 @@ def _tuned(
 
 @recorded("saddle_point_synthetic")
 def plan(
-    queries: LinearQueries,
-    n: int,
-    privacy: PrivacyParams,
-    *,
-    constants: str = "calibrated",
-    mode: str | None = None,
-    steps: int | None = None,
-) -> SyntheticPlan:
+    queries: LinearQueries, n: int, privacy: PrivacyParams,
+    *, constants: str = "calibrated", mode: str | None = None, steps: int | None = None,
+) -> SyntheticPlan:  # fmt: skip
     """Plan synthetic data by a private saddle point; the queries are closed under negation here.
 
     ``constants="calibrated"`` takes the steps of least bound with zCDP accounting of bounded ranges, and all records at

@@ -155,10 +155,7 @@ class ExtendedRisk(PlanesRisk):
     @cached_property
     def _at_zero(self) -> Floats:
         # Values at 0, a public point, are subtracted: the declared slope then limits rounding.
-        return self._values(np.zeros(self.dim))[0]
-
-    def _values(self, w: Floats) -> tuple[Floats, Floats]:
-        return self.function.each(np.broadcast_to(w, (len(self.rows), self.dim)), self.rows)
+        return self.function.each(np.broadcast_to(np.zeros(self.dim), (len(self.rows), self.dim)), self.rows)[0]
 
     @cached_property
     def oracle_error(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]

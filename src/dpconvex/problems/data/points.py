@@ -125,8 +125,7 @@ def user_points(X: Array, users: Array, domain: PointDomain) -> Floats:
     if groups.order is not None:
         weighted = weighted[groups.order]
     # Means of points of the ball; scaling first keeps every sum inside floats, clipping undoes rounding outwards.
-    means = np.add.reduceat(weighted, groups.starts[:-1], axis=0)
-    return clip_points(means, domain)
+    return clip_points(np.add.reduceat(weighted, groups.starts[:-1], axis=0), domain)
 
 
 def _chunks(X: Floats) -> list[Floats]:

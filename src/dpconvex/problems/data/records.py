@@ -184,8 +184,7 @@ class RecordSource(ABC):
     @final
     def largest(self, values: Callable[[RowBlock], Floats]) -> float:
         """Return the largest of all values (m,) of all blocks."""
-        top = self.total(lambda block: (summation.Largest.of(values(block)),))[0]
-        return top.value
+        return self.total(lambda block: (summation.Largest.of(values(block)),))[0].value
 
 
 @final

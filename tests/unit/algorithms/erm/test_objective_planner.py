@@ -130,6 +130,21 @@ def test_noise_is_weighed_by_the_excess_that_it_costs(noise, epsilon, monkeypatc
     assert by_excess.expected < by_energy.expected
 
 
+@pytest.mark.parametrize(("columns", "times"), [(1, 1.0), (3, 1.0), (7, 2.0), (15, 4.0), (100, 4.0)])
+def test_the_constant_has_a_fourth_of_what_columns_have(columns: int, times: float) -> None:
+    """A column's prior variance at least, four times it at most; shares of all columns add up to 1."""
+    boxed = DataDomain((Block(columns, "linf", 0.5), Block(1, "linf", 2.0)))
+    *found, constant = planner.SHARES.of(boxed.with_intercept(3.0))
+    assert found[0] == found[1]
+    assert constant == pytest.approx(times * found[0])
+    assert columns * found[0] + found[1] + constant == pytest.approx(1)
+    assert planner.coordinates(boxed.with_intercept(3.0), plain=False).l2 == pytest.approx(1)
+    ball, beside, constant = planner.SHARES.of(DataDomain((Block(columns, "l2", 0.3), Block(3, "simplex", 1.0)), 1.0))
+    assert ball == pytest.approx(columns**0.5 * beside)
+    assert constant == pytest.approx(max(1, (columns**0.5 + 1) / 4) * beside)
+    assert sum(planner.SHARES.of(DataDomain.l2_ball(columns, 0.3))) == pytest.approx(1)  # no constant
+
+
 def test_gaussian_energies_of_the_adult_schema() -> None:
     """Weights by cost need the least of ``sum c_j / m_j`` at a record's length ``sum m_j s_j^2``."""
     domain = adult(0.5)
@@ -147,8 +162,8 @@ def test_the_adult_plan_follows_the_recipe() -> None:
     plan = plan_of(adult(0.5), "grouped")
     assert isinstance(plan.noise, NormObjectiveNoise)
     energy = float(plan.deviations @ plan.deviations)
-    squares = [0.25] * 6 + [1 - 1 / d for d in ONE_HOT] + [1.0]  # of a block of share 1, of leverage 1/14 here
-    needed = 14 * sum(4 * square for square in squares)  # each needs 4: of |w|^2, and 1/s^2 where it is numeric
+    squares = [0.25] * 6 + [1 - 1 / d for d in ONE_HOT] + [1 / 3.25]  # over shares of 1, or 3.25 of the constant
+    needed = 16.25 * sum(4 * square for square in squares)  # each needs 4: of |w|^2, and 1/s^2 where it is numeric
     assert plan.problem.ridge_radius**2 == pytest.approx(7.5**2 * needed / (4 * 14), rel=1e-3)
     wanted = plan.l2 * plan.problem.ridge_radius**2 / 2 + energy / (2 * ADULT_RECORDS**2 * plan.l2)
     assert plan.bound == pytest.approx(wanted, rel=0.02)

@@ -8,9 +8,9 @@ energy ``E||b||_2^2``; R is the comparator norm. The excess mean loss is at most
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import CurvatureLaw
 from dpconvex.mechanisms import GaussianMechanism, GaussianObjectiveNoise, NormNoiseMechanism, NormObjectiveNoise
 from dpconvex.privacy import AddedObjectivePerturbation, PrivacyParams, PureObjectivePerturbation, Sensitivity
-from dpconvex.problems import DataDomain, Factor, LinearModelProblem
+from dpconvex.problems import Block, DataDomain, Factor, LinearModelProblem
 from dpconvex.solvers import default_solver
 
 Costs = tuple[float, ...] | None
@@ -119,21 +119,42 @@ def _pure(
     return best
 
 
-SHARES = (1.0, 1.0, 1.0)
-"""Relative prior variances of the parts of a prediction: of a category with three levels or more, of a number or a
-category with two, and of the constant. `benchmarks/shares.py` compares these with other values."""
+@final
+@dataclass(frozen=True)
+class Shares:
+    """Relative prior variances of the parts of a prediction (`benchmarks/shares.py`; docs, Additive models)."""
+
+    category: float = 1.0  #: of a category with three levels or more
+    number: float = 1.0  #: of a number, or a category with two levels
+    ball: float = 0.5  #: numbers that are bounded together count as their number to this power
+    #: Of the constant, as a share of the sum of all others; but 1 at least, and at most `constant_most`.
+    constant: float = 0.25
+    constant_most: float = 4.0
+
+    def of(self, domain: DataDomain) -> list[float]:
+        """Return the shares of all blocks, which add up to 1; each column of a box has the share of its block."""
+        found = [self._of_block(block) for block in domain.blocks]
+        if domain.intercept:
+            among = zip(found, domain.blocks, strict=True)
+            others = math.fsum(w * (b.size if b.norm == "linf" else 1) for w, b in among)
+            found.append(max(1.0, min(self.constant * others, self.constant_most)))
+        among = zip(found, domain.all_blocks, strict=True)
+        total = math.fsum(w * (b.size if b.norm == "linf" else 1) for w, b in among)
+        return [share / total for share in found]
+
+    def _of_block(self, block: Block) -> float:
+        if block.categorical and block.size > 2:
+            return self.category
+        return self.number * (block.size**self.ball if block.norm == "l2" else 1.0)
+
+
+SHARES = Shares()
 
 
 @lru_cache(maxsize=64)
 def coordinates(domain: DataDomain, plain: bool) -> Factor:
     """Return contrasts, scaled to comparable prior variances of blocks; `plain`: unscaled, as a given ridge means."""
-    if plain:
-        return Factor.contrasts(domain)
-    category, number, constant = SHARES
-    weights = [category if block.categorical and block.size > 2 else number for block in domain.blocks]
-    weights += [constant] * (len(domain.all_blocks) - len(weights))
-    total = math.fsum(w * (b.size if b.norm == "linf" else 1) for w, b in zip(weights, domain.all_blocks, strict=True))
-    return Factor.of(domain, [weight / total for weight in weights], lambda block: None)
+    return Factor.contrasts(domain) if plain else Factor.of(domain, SHARES.of(domain), lambda block: None)
 
 
 @lru_cache(maxsize=64)  # surrogates of a loss have the same domain
@@ -146,7 +167,7 @@ def noise_costs(problem: LinearModelProblem, privacy: PrivacyParams) -> Costs:
     factor, typical = problem.factor, problem.typical
     if typical is None or factor is None:
         return None
-    l2 = problem.tau(1.0) * 2 / min(privacy.epsilon, rules.LARGEST)
+    l2 = problem.tau(1.0) * 3 / min(privacy.epsilon, rules.LARGEST)  # about the ridge of plans
     costs = typical.noise_costs(l2) * factor.mean_squares / np.maximum(geometry.centered_lengths(problem.domain)[0], 1)
     return tuple((costs / costs.max()).tolist())
 

@@ -89,8 +89,9 @@ class ConstantPlan(TwoStagePlan):
 
     def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
         same = partial(constants, value=self.problem.domain.intercept)
-        result = self.then.run(*mapped(X, y, same), source, groups)
-        return self.restored(result, self._placed(result.point), source)
+        result, loss = self.then.run(*mapped(X, y, same), source, groups), self.problem.loss
+        told = (loss.as_told.offset - loss.offset) / self.problem.domain.intercept
+        return self.restored(result, self._placed(result.point + told), source)
 
     def _placed(self, intercepts: Floats) -> Floats:
         """Return flat parameters (outputs * dim,) with the given intercepts and coefficients 0."""
@@ -123,8 +124,12 @@ def plan(
 
 
 def alone(problem: LinearModelProblem) -> LinearModelProblem:
-    """Return the problem over the constant feature alone, whose squared radius is that feature's share of the whole."""
+    """Return the problem over the constant feature alone, whose squared radius is that feature's share of the whole.
+
+    Public rates are a constant's start as they were told: there are no columns whose slopes a rare start would lower.
+    """
     blocks = problem.domain.all_blocks
     own = Block(1, "l1", problem.domain.intercept, "constant")
     share = squared_reach(own) / sum(map(squared_reach, blocks))
-    return replace(problem, domain=DataDomain((own,)), radius=problem.radius * math.sqrt(share))
+    own_radius = problem.radius * math.sqrt(share)
+    return replace(problem, loss=problem.loss.as_told, domain=DataDomain((own,)), radius=own_radius)
