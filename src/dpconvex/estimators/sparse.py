@@ -93,9 +93,10 @@ class PrivateSparseModel(FittedModel):
         domain = None
         if self.feature_bound is not None:
             bound = _validate.real("feature_bound", self.feature_bound, at_least=1e-40, at_most=1e40)
+            count = 1 if n_features is None else _validate.integer("n_features", n_features, at_least=1)
             if n_features is None:
                 raise InvalidParameterError("n_features", None, "must be given to plan without data")
-            domain = DataDomain.box(_validate.integer("n_features", n_features, at_least=1), bound)
+            domain = DataDomain.box(count, bound)
         bounds = {"feature_bounds": self.feature_bounds, "feature_norm": None}
         return _features.feature_map(schema=self.schema, domain=domain, **bounds, n_features=n_features)
 
@@ -275,7 +276,8 @@ class PrivateSparseClassifier(_targets.FromLogits, ClassifierMixin, PrivateSpars
     @final
     def predict(self, X: Any) -> Array:
         """Return the more likely label of every record, (n,)."""
-        return self.classes_[(self.decision_function(X) > 0).astype(np.intp)]
+        scores = self.decision_function(X)
+        return self.classes_[(scores > 0).astype(np.intp)]
 
     def _log_odds(self, X: Any) -> Floats:
         return self.decision_function(X)
