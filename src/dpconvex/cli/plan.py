@@ -313,10 +313,12 @@ def print_scaling(table: list[list[dict[str, Any]]]) -> None:
     names = sorted({cell["algorithm"] for row in table for cell in row})
     marks = dict(zip(names, "abcdefghij", strict=False))
     shown = [[f"{number(cell['excess_loss_bound'])} {marks[cell['algorithm']]}" for cell in row] for row in table]
-    title = "\nBound on the excess loss of the best plan, by users and records per user"
-    headers = ("users", *(f"{cell['records_per_user']:,}" for cell in table[0]))
-    cells = ((f"{row[0]['users']:,}", *bounds) for row, bounds in zip(table, shown, strict=True))
-    print_table(title, headers, cells, right=range(len(headers)))
+    print_table(
+        "\nBound on the excess loss of the best plan, by users and records per user",
+        ("users", *(f"{cell['records_per_user']:,}" for cell in table[0])),
+        ((f"{row[0]['users']:,}", *cells) for row, cells in zip(table, shown, strict=True)),
+        right=range(len(table[0]) + 1),
+    )
     print_text(", ".join(f"{mark}: {name.replace('_', ' ')}" for name, mark in marks.items()) + ".")
 
 
@@ -324,17 +326,27 @@ def plan_rows(plans: Sequence[LinearModelPlan]) -> list[dict[str, Any]]:
     """Return JSON-ready facts of plans; the first is the chosen one."""
     import numpy as np
 
-    rows = []
-    for plan in plans:
-        error, deviation = plan.predicted_error, plan.coefficient_deviation
-        row: dict[str, Any] = {"chosen": not rows, "algorithm": plan.algorithm, "constants": plan.constants}
-        typical = None if deviation is None else float(np.median(deviation))
-        row |= {"noise": plan.noise_name, "l2": plan.l2, "typical_coefficient_sd": typical}
-        row |= {"expected_excess_loss": error.expected, "excess_loss_bound": error.bound}
-        row |= {"bound_is_proved": error.proved, "printed_bound": error.printed, "trivial_loss": error.trivial}
-        row |= {"vacuous": error.vacuous, "yardstick": plan.yardstick, "hopeless": plan.hopeless}
-        rows.append(row | {"source": error.source})
-    return rows
+    return [
+        {
+            "chosen": k == 0,
+            "algorithm": plan.algorithm,
+            "constants": plan.constants,
+            "noise": plan.noise_name,
+            "l2": plan.l2,
+            "typical_coefficient_sd": None if deviation is None else float(np.median(deviation)),
+            "expected_excess_loss": plan.predicted_error.expected,
+            "excess_loss_bound": plan.predicted_error.bound,
+            "bound_is_proved": plan.predicted_error.proved,
+            "printed_bound": plan.predicted_error.printed,
+            "trivial_loss": plan.predicted_error.trivial,
+            "vacuous": plan.predicted_error.vacuous,
+            "yardstick": plan.yardstick,
+            "hopeless": plan.hopeless,
+            "source": plan.predicted_error.source,
+        }
+        for k, plan in enumerate(plans)
+        for deviation in (plan.coefficient_deviation,)
+    ]
 
 
 def plan_facts(plan: Plan, **own: Any) -> dict[str, Any]:
@@ -351,9 +363,13 @@ def print_facts(count: int, privacy: PrivacyParams, plans: Iterable[dict[str, An
 
 
 def show_plans(
-    title: str, plans: Sequence[Plan], meaning: str, rows: int,
-    facts: Callable[[Any], dict[str, Any]] | None, promise: PrivacyParams | None = None,
-) -> None:  # fmt: skip
+    title: str,
+    plans: Sequence[Plan],
+    meaning: str,
+    rows: int,
+    facts: Callable[[Any], dict[str, Any]] | None,
+    promise: PrivacyParams | None = None,
+) -> None:
     """Print plans a line each, the chosen one marked, for a `promise` or their own; with `facts` as JSON."""
     if facts is not None:
         counted = "users" if plans[0].privacy.unit == "user" else "rows"
@@ -374,15 +390,24 @@ def print_plans(plans: Sequence[LinearModelPlan]) -> None:
     rows, paper = plan_rows(plans), plans[0].constants == "paper"
     problem, privacy = plans[0].problem, plans[0].privacy
     varied = "".join(f", {name} {value}" for name, value in variations(plans[0]))
-    cells = []
-    for plan, row in zip(plans, rows, strict=True):
-        names = ("*" if row["chosen"] else "", row["algorithm"], row["noise"])
-        expected = "" if row["expected_excess_loss"] is None else number(row["expected_excess_loss"])
-        printed = ["none" if row["printed_bound"] is None else number(row["printed_bound"])] * paper
-        cells.append((*names, expected, number(row["excess_loss_bound"]), *printed, plan.note))
-    title = f"Plans for {problem.n:,} {privacy.unit}s, {problem.dim} parameters, {budget_words(privacy)}{varied}"
-    headers = ("", "algorithm", "noise", "expected", "bound", *["printed"] * paper, "note")
-    print_table(title, headers, cells, right=range(3, 5 + paper), marked=0)
+    print_table(
+        f"Plans for {problem.n:,} {privacy.unit}s, {problem.dim} parameters, {budget_words(privacy)}{varied}",
+        ("", "algorithm", "noise", "expected", "bound", *(("printed",) if paper else ()), "note"),
+        (
+            (
+                "*" if row["chosen"] else "",
+                row["algorithm"],
+                row["noise"],
+                "" if row["expected_excess_loss"] is None else number(row["expected_excess_loss"]),
+                number(row["excess_loss_bound"]),
+                *(("none" if row["printed_bound"] is None else number(row["printed_bound"]),) if paper else ()),
+                plan.note,
+            )
+            for plan, row in zip(plans, rows, strict=True)
+        ),
+        right=range(3, 6 if paper else 5),
+        marked=0,
+    )
     print_text(
         "* chosen. expected: excess loss on typical data, a guess that real data often exceed. bound: proved for every "
         "data set, but where the note says estimate."

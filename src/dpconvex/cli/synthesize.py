@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 @_output.one_line_errors
 def synthesize(
-    schema: _options.SchemaFile, epsilon: _options.Epsilon, table: _options.PrivateTable = None,
+    schema: _options.SchemaFile,
+    epsilon: _options.Epsilon,
+    table: _options.PrivateTable = None,
     column: Annotated[
         list[str] | None, typer.Option(help="Column to use; repeat it. Default: the schema's features and target.")
     ] = None,
@@ -37,17 +39,25 @@ def synthesize(
         str, typer.Option(help="declared: those of the schema. private: of all numbers, found from the data.")
     ] = "declared",
     impossible: Annotated[list[str] | None, typer.Option(help="No row has both: sex=Male,relationship=Wife.")] = None,
-    delta: _options.SmallDelta = 1e-6, algorithm: _options.Listed = "auto",
+    delta: _options.SmallDelta = 1e-6,
+    algorithm: _options.Listed = "auto",
     constants: _options.QueryConstants = "calibrated",
     size: Annotated[
         int | None, typer.Option(help="Number of synthetic records. Default: that of the private ones, or --rows.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for table, certificate and report.")] = Path("synthetic"),
-    user_column: _options.UserColumn = None, rows: _options.Rows = None, users: _options.Users = None,
-    neighbors: _options.Neighbors = "replace_one", seed: _options.Seed = None, budget: _options.Budget = None,
-    engine: _options.Engine = None, address: _options.Address = None, memory: _options.Memory = None,
-    force: _options.ForceOwn = False, as_json: _options.Json = False,
-) -> None:  # fmt: skip
+    user_column: _options.UserColumn = None,
+    rows: _options.Rows = None,
+    users: _options.Users = None,
+    neighbors: _options.Neighbors = "replace_one",
+    seed: _options.Seed = None,
+    budget: _options.Budget = None,
+    engine: _options.Engine = None,
+    address: _options.Address = None,
+    memory: _options.Memory = None,
+    force: _options.ForceOwn = False,
+    as_json: _options.Json = False,
+) -> None:
     """Release synthetic records whose marginal tables are near those of a private table.
 
     With --rows, or --users where a column says whose row it is, instead of a file: show the plans; no data are read.
@@ -68,11 +78,20 @@ def synthesize(
         what = "must be the number of users" if users is None else "must be the number of rows: no column says whose"
         raise InvalidParameterError(name, count, what, "Give --users with a user column, and --rows without")
     size_is_public = neighbors == "replace_one"  # the estimator refuses other names
-    options: dict[str, Any] = {"schema": declared, "columns": column or None, "order": order, "algorithm": algorithm}
-    options |= {"constants": constants, "neighbors": neighbors, "rows": None if size_is_public else rows}
-    options["bins"] = read_bins(declared, column, bins, edges or [])
-    pairs = [{k: v for k, _, v in (p.partition("=") for p in text.split(","))} for text in impossible or ()]
-    estimator = PrivateSyntheticData(epsilon, delta, impossible=pairs, random_state=seed, **options)
+    estimator = PrivateSyntheticData(
+        epsilon,
+        delta,
+        schema=declared,
+        columns=column or None,
+        bins=read_bins(declared, column, bins, edges or []),
+        order=order,
+        algorithm=algorithm,
+        constants=constants,
+        impossible=[{k: v for k, _, v in (p.partition("=") for p in text.split(","))} for text in impossible or ()],
+        neighbors=neighbors,
+        rows=None if size_is_public else rows,
+        random_state=seed,
+    )
     planned = _options.planned_rows(table, count, name) if size_is_public else None
     plans = estimator.plan(planned)  # refuses unusable parameters before anything is read
     if table is None:
@@ -138,10 +157,15 @@ def _show(plans: Sequence[QueryReleasePlan], as_json: bool, filled: dict[str, st
     first = plans[0]
     privacy, cells = first.privacy, first.queries.cells
     many = f"{cells:,}" if cells < 10**15 else f"10^{len(str(cells)) - 1}"
-    title = f"Plans for {first.n:,} {privacy.unit}s, {first.queries.count:,} marginal cells over {many} combinations, "
-    note = "* chosen. expected: the largest error of any share in any marginal table, on typical data, a guess. bound: "
-    note += "on the same, but where the note says estimate."
-    show_plans(title + _output.budget_words(privacy), plans, note, first.n, facts if as_json else None)
+    show_plans(
+        f"Plans for {first.n:,} {privacy.unit}s, {first.queries.count:,} marginal cells over {many} "
+        f"combinations, {_output.budget_words(privacy)}",
+        plans,
+        "* chosen. expected: the largest error of any share in any marginal table, on typical data, a guess. bound: on "
+        "the same, but where the note says estimate.",
+        first.n,
+        facts if as_json else None,
+    )
     found = first.public.get("private_bins")
     if found and not as_json:
         part = f"{sum(found['shares']):.0%} of the budget. Public bins: --bins 16, or --edges"

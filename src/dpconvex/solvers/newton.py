@@ -240,7 +240,8 @@ class BallNewton(Solver):
 
 def normal_cone(objective: Objective, constraint: ConvexSet, w: Floats, g: Floats) -> Accuracy:
     """C5 (docs, Heavy tails): ``|w - w*| <= |g + nu w| / mu``, `g` a subgradient at a member `w` of a ball around 0."""
-    norm, residual = float(np.linalg.norm(w)), g
+    norm = float(np.linalg.norm(w))
+    residual = g
     # On the sphere the best nu >= 0 is taken. A point scaled to the sphere is off by rounding, so slack is added.
     if norm >= constraint.radius * (1 - 1e-14):
         residual = g + max(0.0, -float(g @ w) / norm**2) * w

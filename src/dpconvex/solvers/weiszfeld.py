@@ -140,7 +140,8 @@ class _Search:
             if self.best is before:
                 after = before.moved(self._X, before.step())
                 self._newton_from(after, slow=after.excess > _SLOW * before.excess)
-            still = 0 if self.best.excess < before.excess or self.best.value < before.value else still + 1
+            gained = self.best.excess < before.excess or self.best.value < before.value
+            still = 0 if gained else still + 1
             if still >= 3:
                 return Status.STALLED
         return Status.CERTIFIED

@@ -123,15 +123,17 @@ class GaussianDescentPlan(SaddlePlan):
         points = [np.full(problem.dx, 1 / problem.dx), np.full(problem.dy, 1 / problem.dy)]
         totals = [np.zeros(problem.dx), np.zeros(problem.dy)]
         for t in range(self.iterations):
+            if not self.smooth:
+                totals = [total + point for total, point in zip(totals, points, strict=True)]
             rows = slice(t * B, (t + 1) * B) if self.one_pass else slice(0, problem.n)
             sums = problem.gradient_sums(records, rows, SimplexPoint.full(points[0]), SimplexPoint.full(points[1]))
             # Centering halves how far a record moves gradients, and does not change steps on a simplex.
             centered = np.concatenate([(g - g.mean()) / B for g in sums])[: self.mechanism.dim]
             noisy = self.mechanism.release(centered, LABEL, source, ledger, self.releases[t * self.one_pass].block)
             moves = (-self.steps[0] * noisy[: problem.dx], self.steps[1] * noisy[problem.dx :])  # y ascends
-            moved = [self._moved(p, m) if len(m) > 1 else p for p, m in zip(points, moves, strict=True)]
-            totals = [total + point for total, point in zip(totals, moved if self.smooth else points, strict=True)]
-            points = moved
+            points = [self._moved(p, m) if len(m) > 1 else p for p, m in zip(points, moves, strict=True)]
+            if self.smooth:
+                totals = [total + point for total, point in zip(totals, points, strict=True)]
         return self.finish(totals[0] / self.iterations, totals[1] / self.iterations, source)
 
     def _moved(self, point: Floats, move: Floats) -> Floats:
@@ -156,9 +158,10 @@ def _regret(problem: SimplexSaddle, entropic: bool, sigma: float, T: int) -> tup
         if d == 1:
             steps.append(0.0)
             continue
-        distance = math.log(d) if entropic else 1.0  # KL; half the squared distance to the center, twice: one pass
+        distance = math.log(d) if entropic else 0.5  # KL and half the squared distance to the center
         noise, slope = (2 * sigma**2 * math.log(2 * math.e * d), L**2) if entropic else (d * sigma**2, d * L**2)
         factor = 1.0 if entropic else 2.5  # one pass: the pair depends on the gradients' noise
+        distance = distance if entropic else 2 * distance
         step = math.sqrt(2 * distance / (T * factor * (met**2 * slope + noise)))
         bound += distance / (step * T) + step / 2 * factor * (slope + noise)
         steps.append(step)

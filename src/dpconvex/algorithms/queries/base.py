@@ -111,6 +111,11 @@ class QueryReleasePlan(Plan):
         return model, self.queries.answers(histogram) if answers is None else answers, None
 
     @final
+    def answers_of(self, model: Any) -> Floats:
+        """Return a model's answers to all queries, (count,), from its marginals of the subsets."""
+        return np.concatenate([model.marginal(subset).ravel() for subset in self.queries.subsets])
+
+    @final
     def record_sums(self, records: Any) -> Floats:
         """Return the sums of all queries over the records; for marginals these are whole numbers and exact."""
         queries = self.queries

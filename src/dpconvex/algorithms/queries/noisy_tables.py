@@ -298,7 +298,7 @@ class NoisyTablesPlan(base.QueryReleasePlan):
             model = Histogram(queries.shape, base.fit_histogram(queries, targets, times, uniform, self.steps))
         else:
             model = fit(tables, self.fitting, self.queries.impossible)
-        return model, np.concatenate([model.marginal(subset).ravel() for subset in self.queries.subsets]), tables
+        return model, self.answers_of(model), tables
 
 
 def table_noise(

@@ -231,7 +231,7 @@ class NoisyTreePlan(QueryReleasePlan):
     def fitted(self, tables: ReleasedTables) -> Answered:
         """Return model, answers and tables, as functions of released numbers and public facts alone."""
         model = markov_tree.fit(tables, self.center, self.queries.impossible)
-        return model, np.concatenate([model.marginal(subset).ravel() for subset in self.queries.subsets]), tables
+        return model, self.answers_of(model), tables
 
 
 @recorded("noisy_tree")

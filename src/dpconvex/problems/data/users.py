@@ -188,9 +188,16 @@ def user_gradients(
 
 
 def clipped_mean(
-    loss: LinearModelLoss, records: RecordSource, targets: Array | None, groups: UserGroups, weights: Floats | None,
-    w: Floats, clip: float, n: int | None = None, scales: Floats | None = None,
-) -> Floats:  # fmt: skip
+    loss: LinearModelLoss,
+    records: RecordSource,
+    targets: Array | None,
+    groups: UserGroups,
+    weights: Floats | None,
+    w: Floats,
+    clip: float,
+    n: int | None = None,
+    scales: Floats | None = None,
+) -> Floats:
     """Return the mean over users of their gradients, over `scales` if given, each shortened to l2 norm `clip`; (dim,).
 
     No array of the size (n_users, dim) is made. Replacing a user moves the exact mean by at most ``2 clip / n_users``;
@@ -227,9 +234,17 @@ def integer_means(X: Any, values: Callable[[Floats], Array], groups: UserGroups)
 
 
 def mean_of_users(
-    loss: LinearModelLoss, records: RecordSource, targets: Array | None, groups: UserGroups, weights: Floats | None,
-    w: Floats, change: Callable[..., Floats], size: float, n: int | None = None, own: Floats | None = None,
-) -> Floats:  # fmt: skip
+    loss: LinearModelLoss,
+    records: RecordSource,
+    targets: Array | None,
+    groups: UserGroups,
+    weights: Floats | None,
+    w: Floats,
+    change: Callable[..., Floats],
+    size: float,
+    n: int | None = None,
+    own: Floats | None = None,
+) -> Floats:
     """Return the mean over users of vectors (k,) that `change` computes from their gradients, row by row; shape (k,).
 
     `change` takes gradients (m, dim) of any m >= 0 users, which it may overwrite, and these users' part of the numbers
@@ -258,9 +273,13 @@ def mean_of_users(
 
 
 def _streamed_sum(
-    loss: LinearModelLoss, records: StreamedRecords, groups: UserGroups, weights: Floats, w: Floats,
+    loss: LinearModelLoss,
+    records: StreamedRecords,
+    groups: UserGroups,
+    weights: Floats,
+    w: Floats,
     changed: Callable[[Floats, Any], Array],
-) -> Array:  # fmt: skip
+) -> Array:
     """Return the parts of the sum of users' `changed` gradients, joining those of users with several portions."""
     codes, sizes = groups.spread(np.arange(groups.n_users, dtype=np.float64)).astype(np.int64), groups.sizes
     domain = records.domain
@@ -300,9 +319,14 @@ class _Reader:
     """Users in portions of about equally many records."""
 
     def __init__(
-        self, loss: LinearModelLoss, records: Records, targets: Floats, groups: UserGroups, weights: Floats | None,
+        self,
+        loss: LinearModelLoss,
+        records: Records,
+        targets: Floats,
+        groups: UserGroups,
+        weights: Floats | None,
         w: Floats,
-    ) -> None:  # fmt: skip
+    ) -> None:
         n = groups.n_records
         sizes = (records.n, len(targets), n if weights is None else len(weights))
         if sizes != (n, n, n) or w.shape != (loss.n_outputs * records.dim,):
@@ -362,7 +386,8 @@ def histogram(cells: Array, count: int, groups: UserGroups | None) -> Floats:
     users = np.repeat(np.arange(groups.n_users), groups.sizes)
     keys, found = np.unique(users * count + cells[order], return_counts=True)
     user, cell = np.divmod(keys, count)
-    units, rest = np.divmod(found * UNITS, groups.sizes[user])
+    sizes = groups.sizes[user]
+    units, rest = np.divmod(found * UNITS, sizes)
     left = UNITS - np.bincount(user, units.astype(np.float64), groups.n_users).astype(np.int64)  # exact: below 2^53
     largest = np.lexsort((cell, -rest, user))  # each user's largest remainders first, ties by position
     starts = np.searchsorted(user, np.arange(groups.n_users))

@@ -134,12 +134,11 @@ class Shares:
     def of(self, domain: DataDomain) -> list[float]:
         """Return the shares of all blocks, which add up to 1; each column of a box has the share of its block."""
         found = [self._of_block(block) for block in domain.blocks]
+        counts = [block.size if block.norm == "linf" else 1 for block in domain.all_blocks]
         if domain.intercept:
-            among = zip(found, domain.blocks, strict=True)
-            others = math.fsum(w * (b.size if b.norm == "linf" else 1) for w, b in among)
+            others = math.fsum(share * count for share, count in zip(found, counts[:-1], strict=True))
             found.append(max(1.0, min(self.constant * others, self.constant_most)))
-        among = zip(found, domain.all_blocks, strict=True)
-        total = math.fsum(w * (b.size if b.norm == "linf" else 1) for w, b in among)
+        total = math.fsum(share * count for share, count in zip(found, counts, strict=True))
         return [share / total for share in found]
 
     def _of_block(self, block: Block) -> float:

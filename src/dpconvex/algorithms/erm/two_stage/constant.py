@@ -89,9 +89,9 @@ class ConstantPlan(TwoStagePlan):
 
     def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
         same = partial(constants, value=self.problem.domain.intercept)
-        result, loss = self.then.run(*mapped(X, y, same), source, groups), self.problem.loss
-        told = (loss.as_told.offset - loss.offset) / self.problem.domain.intercept
-        return self.restored(result, self._placed(result.point + told), source)
+        result = self.then.run(*mapped(X, y, same), source, groups)
+        apart = self.then.problem.loss.offset - self.problem.loss.offset  # the method starts from the rates as told
+        return self.restored(result, self._placed(result.point + apart / self.problem.domain.intercept), source)
 
     def _placed(self, intercepts: Floats) -> Floats:
         """Return flat parameters (outputs * dim,) with the given intercepts and coefficients 0."""
