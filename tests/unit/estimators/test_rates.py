@@ -9,7 +9,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpconvex import CategoricalColumn, NumericColumn, PrivateLogisticRegression, Schema, load_model, save_model, verify
+from dpconvex import (
+    CategoricalColumn,
+    NumericColumn,
+    PrivateAdditiveClassifier,
+    PrivateLogisticRegression,
+    Schema,
+    load_model,
+    save_model,
+    verify,
+)
 from dpconvex.data import ClassTarget
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import LogisticLoss, SoftmaxLoss
@@ -99,6 +108,18 @@ def test_a_constant_predicts_the_rates_as_they_were_told(k: int, weights: dict[s
     assert deviation is not None
     assert deviation.max() < 0.1
     assert verify(fitted.certificate_).passed
+
+
+@pytest.mark.parametrize("kind", [PrivateLogisticRegression, PrivateAdditiveClassifier])
+def test_a_constant_is_planned_where_few_records_have_a_rare_class(kind: Any) -> None:
+    """A fit starts at a third, and 1,000 records cannot bring it to 2 %; even classes have no such way to go."""
+    columns = tuple(NumericColumn(f"x{k}", 0, 1) for k in range(10))
+
+    def planned(rate: float) -> str:
+        target = ClassTarget("y", ("no", "yes"), rates=(1 - rate, rate))
+        return kind(0.15, schema=Schema(columns, target)).plan(1_000)[0].algorithm
+
+    assert [planned(rate) for rate in (0.02, 1 / 3, 0.5)] == ["constant"] + ["objective_perturbation"] * 2
 
 
 def test_compiled_slopes_are_moved_too() -> None:

@@ -81,7 +81,7 @@ class GridPlan(LinearModelPlan):
             return None
         spacing = 2 * self.radius / (self.side - 1)
         rounding = typical.released_noise(np.full(self.problem.dim, spacing / math.sqrt(12)))
-        return self.problem.dim * sensitivity / self.choice.epsilon + rounding + typical.shrinkage(self.l2)
+        return self.problem.dim * sensitivity / self.choice.epsilon + rounding + typical.unlearned(self.l2)
 
     @property
     def coefficient_deviation(self) -> Floats:

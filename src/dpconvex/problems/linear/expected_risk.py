@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from typing import Any, TypeVar, cast, final
+from typing import Any, Self, TypeVar, cast, final
 
 import numpy as np
 from scipy.linalg import eigh
@@ -143,6 +143,8 @@ class TypicalData:
     worth: float = field(
         default=1.0, kw_only=True
     )  #: curvature of the usual loss, in which errors count, over that of this one
+    #: Squared coefficient, by direction, that takes predictions from where they start to the public rates, (g,); or 0.
+    apart: Floats | float = field(default=0.0, kw_only=True)
 
     @classmethod
     def of(
@@ -198,17 +200,18 @@ class TypicalData:
             signal = signal * (explained / float(count @ (curvature * signal)))
         mean = np.where(fixed, square / levels, 0.0)  # of blocks whose columns have equal sums in all records
         off: Floats = mixing.T @ np.where(boxed, square * squared_mean, 0.0)
+        along = np.zeros(len(curvature))
         if mean.any():
             constant = float(mean @ (share * size)) / mean.sum()
             cells: Any = count, curvature, signal, mixing
-            count, curvature, signal, mixing = _with_constant(cells, off, mean, constant, loss.rates is not None)
+            count, curvature, signal, mixing, along = _with_constant(cells, off, mean, constant, loss.rates is not None)
             block = np.append(block, np.full(len(count) - len(block), SHARED))
         else:  # no constant: the mean adds to every direction's second moment
             curvature = curvature + off
         kappa, worth = curvature_and_worth(loss, residual, explained is not None)
         signal = signal * _possible(loss, float(count @ (curvature * signal)))
         contrasts = max(1, outputs - 1)  # the same vector added to all outputs changes no prediction
-        return cls(
+        found = cls(
             count * contrasts,
             np.asarray(curvature * kappa, dtype=np.float64),
             signal / contrasts,
@@ -219,6 +222,11 @@ class TypicalData:
             0.0 if loss.usual == loss else surrogate_excess(loss, loss.usual, residual),
             worth=worth,
         )
+        return found.started(loss, along)
+
+    def started(self, loss: LinearModelLoss, along: Floats) -> Self:
+        """Return this with `apart` for the loss, given the squared part of the constant in each direction, (g,)."""
+        return replace(self, apart=along * start_excess(loss) / max(self._excess(along), 1e-300))
 
     @property
     def at_zero(self) -> float:
@@ -237,6 +245,13 @@ class TypicalData:
         """Return the excess usual loss of the exact minimizer with ridge weight `l2`, or for each of many weights."""
         ridge: Any = np.asarray(l2)[..., None]
         return self.bias + self._excess(np.square(ridge / (self.curvature + ridge)) * self.signal)
+
+    def unlearned(self, l2: float) -> float:
+        """Return `shrinkage`, and what the ridge leaves of how far predictions start from the public rates.
+
+        Choices among plans count that; ridges do not, for one that lets the constant go lets noise in.
+        """
+        return self.shrinkage(l2) + self._excess(np.square(l2 / (self.curvature + l2)) * self.apart)
 
     def gradient_noise(self, l2: Size, deviations: Floats) -> Size:
         """Return the expected excess from a random linear term in the ridge objective; (k, dim) for k weights `l2`."""
@@ -275,7 +290,7 @@ class TypicalData:
 def _with_constant(
     cells: tuple[Floats, ...], off: Floats, mean: Floats, signal: float, known: bool
 ) -> tuple[Floats, ...]:
-    """Return count, curvature, signal and mixing of the directions in which ``D + m m^T`` is diagonal.
+    """Return count, curvature, signal, mixing and squared part of the constant of the directions of ``D + m m^T``.
 
     `cells` describe D; `off` is the square of m in each of their directions. In the span of the constant, D is 0, and
     `mean` is the square of m by block. With `known` rates, predictions have mean 0: the constant only makes up for the
@@ -290,12 +305,13 @@ def _with_constant(
         free = np.vstack((np.eye(len(m) - 1), -m[:-1] / m[-1]))
         found = free * signals[moved] @ free.T
     shares = np.column_stack((mixing[:, moved], mean / mean.sum())) @ np.square(vectors)
-    along = np.einsum("ij,ik,kj->j", vectors, found, vectors)
+    squares = np.einsum("ij,ik,kj->j", vectors, found, vectors)
     return (
         np.append(count - moved, np.ones(len(m))),
         np.append(curvature, np.maximum(h, 1e-9 * h[-1])),
-        np.append(signals, along),
+        np.append(signals, squares),
         np.append(mixing, shares, 1),
+        np.append(np.zeros(len(count)), np.square(vectors[-1])),
     )
 
 
@@ -340,6 +356,12 @@ def reach_share(domain: DataDomain, norm: BlockNorm) -> float:
     """Return the share of the squared comparator norm that is for blocks bounded in `norm`."""
     among = sum(squared_reach(block) for block in domain.blocks if block.norm == norm)
     return among / sum(map(squared_reach, domain.all_blocks))
+
+
+def start_excess(loss: LinearModelLoss) -> float:
+    """Return by how much predictions lose more where they start than the best constant under the public rates."""
+    told, start = loss.told, loss.rates
+    return 0.0 if told is None or start is None else float(np.dot(told, np.log(told) - np.log(start)))
 
 
 @cache

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from scipy.optimize import minimize
+from scipy.special import rel_entr
 
 from dpconvex import NumericColumn, PrivateLogisticRegression, Schema, adult_schema, load_adult
 from dpconvex.losses import HuberLoss, LogisticLoss, SmoothedHingeLoss, SoftmaxLoss, SquaredLoss
-from dpconvex.problems import Block, DataDomain
+from dpconvex.problems import Block, DataDomain, Factor
 from dpconvex.problems.data.domain import likely_values
 from dpconvex.problems.linear.expected_risk import (
     ORDINARY,
@@ -20,6 +21,7 @@ from dpconvex.problems.linear.expected_risk import (
     typical_curvature,
 )
 from dpconvex.problems.linear.problem import default_radius
+from dpconvex.problems.linear.shapes import ExpectedShapes, Levels
 
 MIXED = DataDomain((Block(3, "l1", 1.0), Block(2, "linf", 0.5), Block(4, "l1", 1.0)), 1.0)
 
@@ -155,6 +157,26 @@ def test_expected_and_measured_excess_agree_on_adult(epsilon: float) -> None:
     ]
     measured = np.mean([log_loss(model) for model in models[1:]]) - log_loss(models[0])
     assert 0.4 < measured / models[1].plan_.predicted_error.expected < 2.5
+
+
+@pytest.mark.parametrize(("rate", "exact"), [(0.02, False), (0.9, False), (0.02, True), (0.4, False), (None, False)])
+@pytest.mark.parametrize("shaped", [False, True], ids=["linear", "shapes"])
+def test_plans_count_how_far_the_start_is_from_public_rates(rate: float | None, exact: bool, shaped: bool) -> None:
+    """With an infinite ridge all of the divergence of the rates from the start is left, without one nothing."""
+    domain, loss = DataDomain.box(3, 0.5).with_intercept(1.0), LogisticLoss(rate=rate, exact=exact)
+    typical = TypicalData.of(domain, loss, 2.0)
+    if shaped:
+        shapes = ExpectedShapes((Levels(3), Levels(2)), 1.0)
+        blocks = DataDomain((Block(3, "l1", 1.0, "one_hot"), Block(2, "l1", 1.0, "one_hot")), 1.0)
+        factor = Factor.of(blocks, [0.4, 0.3, 0.3], lambda block: None)
+        typical = shapes.typical(loss, factor, 1.0)
+    left = [typical.unlearned(l2) - typical.shrinkage(l2) for l2 in (1e-12, 0.01, 0.1, 1e12)]
+    start = 1 / 3 if rate is None or rate < 0.5 else 2 / 3
+    pairs = [] if rate is None or rate == 0.4 or exact else [(rate, start), (1 - rate, 1 - start)]
+    gap = sum(float(rel_entr(*pair)) for pair in pairs)
+    assert left[-1] == pytest.approx(gap, rel=1e-6)
+    assert left[0] == pytest.approx(0.0, abs=1e-6)
+    assert left == sorted(left)
 
 
 @pytest.mark.parametrize("rates", [None, 0.5], ids=["", "rates"])

@@ -139,7 +139,7 @@ class ObjectivePerturbationPlan(LinearModelPlan):
         typical = self.problem.typical
         assert typical is not None  # there is no tilt and no attack here
         noise = typical.gradient_noise(self.l2, self.deviations / self.problem.n)
-        return typical.shrinkage(self.l2) + noise + self.output_excess
+        return typical.unlearned(self.l2) + noise + self.output_excess
 
     @property
     def output_excess(self) -> float:

@@ -132,7 +132,7 @@ class OutputPerturbationPlan(algorithms.ConvexPlan[P]):
         typical = self.problem.typical
         if typical is None or self.target != "empirical":
             return None
-        return typical.shrinkage(self.l2) + typical.released_noise(self.coefficient_deviation)
+        return typical.unlearned(self.l2) + typical.released_noise(self.coefficient_deviation)
 
     @property
     def only_sums(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
