@@ -204,7 +204,8 @@ class TypicalData:
         if mean.any():
             constant = float(mean @ (share * size)) / mean.sum()
             cells: Any = count, curvature, signal, mixing
-            count, curvature, signal, mixing, along = _with_constant(cells, off, mean, constant, loss.rates is not None)
+            known = loss.rates is not None and loss.as_told == loss
+            count, curvature, signal, mixing, along = _with_constant(cells, off, mean, constant, known)
             block = np.append(block, np.full(len(count) - len(block), SHARED))
         else:  # no constant: the mean adds to every direction's second moment
             curvature = curvature + off
@@ -230,7 +231,7 @@ class TypicalData:
 
     @property
     def at_zero(self) -> float:
-        """Excess loss of the zero vector; with public rates, the excess loss of the best constant."""
+        """Excess loss of the zero vector; with public rates, about what the best constant loses."""
         return self._excess(self.signal)
 
     def variances(self, deviations: Floats) -> Floats:
@@ -293,8 +294,8 @@ def _with_constant(
     """Return count, curvature, signal, mixing and squared part of the constant of the directions of ``D + m m^T``.
 
     `cells` describe D; `off` is the square of m in each of their directions. In the span of the constant, D is 0, and
-    `mean` is the square of m by block. With `known` rates, predictions have mean 0: the constant only makes up for the
-    other coefficients, and has no signal of its own.
+    `mean` is the square of m by block. With `known` rates, predictions start from them and have mean 0: the constant
+    only makes up for the other coefficients, and has no signal of its own.
     """
     count, curvature, signals, mixing = cells
     moved = off > 0

@@ -179,10 +179,12 @@ def test_plans_count_how_far_the_start_is_from_public_rates(rate: float | None, 
     assert left == sorted(left)
 
 
-@pytest.mark.parametrize("rates", [None, 0.5], ids=["", "rates"])
-def test_the_constant_and_a_number_that_is_off_center_are_correlated(rates) -> None:
-    """One number: noise and signal of an explicit matrix; rates leave the constant no signal of its own."""
-    domain, loss = DataDomain.box(1, 0.5).with_intercept(1.0), LogisticLoss(rate=rates)
+@pytest.mark.parametrize(
+    ("rates", "exact"), [(None, False), (0.5, False), (0.5, True)], ids=["", "rates", "start at rates"]
+)
+def test_the_constant_and_a_number_that_is_off_center_are_correlated(rates, exact) -> None:
+    """One number: noise and signal of an explicit matrix; a start at the rates leaves the constant no signal."""
+    domain, loss = DataDomain.box(1, 0.5).with_intercept(1.0), LogisticLoss(rate=rates, exact=exact)
     typical, tuning = TypicalData.of(domain, loss, 2.0), ORDINARY
     m = np.array([0.5 * tuning.numeric_squared_mean**0.5, 1.0])
     H = typical_curvature(loss) * (np.diag([tuning.numeric_variance / 4, 0.0]) + np.outer(m, m))
@@ -191,7 +193,7 @@ def test_the_constant_and_a_number_that_is_off_center_are_correlated(rates) -> N
     expected = np.trace(inverse @ H @ inverse @ np.diag(deviations**2)) / 2
     assert typical.gradient_noise(l2, deviations) == pytest.approx(expected)
     shares = np.array([4.0, 4.0]) / 8 * tuning.squared_length * 4
-    signal = np.diag(shares) if rates is None else shares[0] * np.outer([1, -m[0]], [1, -m[0]])
+    signal = shares[0] * np.outer([1, -m[0]], [1, -m[0]]) if exact else np.diag(shares)
     assert typical.at_zero == pytest.approx(np.trace(H @ signal) / 2)
     shrunk = l2 * inverse
     assert typical.shrinkage(l2) == pytest.approx(np.trace(H @ shrunk @ signal @ shrunk) / 2)

@@ -59,18 +59,20 @@ class ConstantPlan(TwoStagePlan):
     def predicted_error(self) -> algorithms.PredictedError:
         """The method's error plus the constant's loss: bounded by the loss of zero, expected as a share of it."""
         given, trivial = self.then.predicted_error, self.problem.trivial
-        typical = replace(self.problem, loss=self.problem.loss.usual).typical  # columns explain as much without a cap
+        usual = replace(self.problem, loss=self.problem.loss.usual)  # columns explain as much without a cap
+        typical = usual.typical
         known = math.isfinite(trivial)
         expected = None
         if given.expected is not None and typical is not None:
             columns = self.problem.explained
-            lost = typical.at_zero if columns is None else columns * typical_curvature(self.problem.loss.usual) / 2
+            curvature = typical_curvature(usual.loss.as_told)  # rarer than where fits start, classes have less to tell
+            lost = typical.at_zero / typical_curvature(usual.loss) if columns is None else columns / 2
             task = "explained" if columns is not None else self.problem.loss.task
             if task == "classification":
                 own = "users" if self.problem.grouped else task
                 task = "more classes" if self.problem.loss.n_outputs > 1 else own
             share = REMAINS[task]
-            expected = given.expected + share * min(trivial, lost)
+            expected = given.expected + share * min(usual.trivial, curvature * lost)
         bound = given.bound + (trivial if known else 0.0)
         source = f"{given.source}, among constants" + ("" if known else "; an estimate")
         return replace(given, bound=bound, trivial=trivial, expected=expected, source=source, proved=known)
