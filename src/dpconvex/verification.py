@@ -84,12 +84,10 @@ def verify(
     is_text = isinstance(asked, PrivacyCertificate) or str(asked).lstrip().startswith("{")
     if is_text or not os.path.isdir(str(asked)):
         return verify_numbers(asked, planned_again, public_key=public_key)
-    folder = Path(str(asked))
-    beside, file = folder / MODEL, folder / CERTIFICATE
-    if not os.path.lexists(beside):
-        return verify_numbers(file, planned_again, public_key=public_key)
+    beside, file = (Path(str(asked)) / name for name in (MODEL, CERTIFICATE))
     try:
-        return verify_numbers(file, planned_again, model=model_digest(load_model(beside)), public_key=public_key)
+        model = model_digest(load_model(beside)) if os.path.lexists(beside) else None
+        return verify_numbers(file, planned_again, model=model, public_key=public_key)
     except InvalidDataError as error:
         found = verify_numbers(file, planned_again, public_key=public_key)
         return replace(found, checks=(*found.checks, Check("model", False, str(error))))

@@ -175,6 +175,8 @@ def _label_codes(series: Series) -> tuple[Any, NDArray[np.int64]]:
     """Return the labels that occur as an arrow array (None: no cells), and the position of each cell's label, (n,)."""
     # Labels never become numbers or texts of fixed width, or one cell would change how others are read.
     values, positions = _split(_arrow(series))
+    if pa.types.is_floating(values.type):
+        values = pc.add(values.cast(pa.float64()), 0.0)  # -0 becomes 0, which is the same label
     try:
         encoded = values.dictionary_encode()
     except pa.ArrowNotImplementedError:

@@ -59,7 +59,7 @@ def model_digest(model: Any) -> str:
     if "knots_" in vars(model):  # additive models
         facts["shapes"] = [model.interactions, model.missing, model.knots_]
     found = hashlib.sha256(json.dumps(facts, sort_keys=True, separators=(",", ":"), default=str).encode())
-    for name in _RELEASED:
+    for name in (*_RELEASED, *(["shape_deviation_"] if "knots_" in vars(model) else [])):
         values = np.asarray(getattr(model, name), dtype="<f8")
         found.update(f"{name}{values.shape}".encode())
         found.update(values.tobytes())

@@ -109,7 +109,7 @@ def _number(cell: Any) -> float:
     if isinstance(cell, numbers.Real | decimal.Decimal | str | np.bool_):
         try:
             return float(cell)
-        except (ValueError, ArithmeticError):
+        except (ValueError, ArithmeticError, TypeError):  # the last: a missing timedelta
             pass
     return float("nan")
 
@@ -153,7 +153,7 @@ def user_labels(groups: Any) -> Array:
 def _whole(cell: Any) -> Any:
     """Return whole numbers of any type as int, since labels are compared by their text; anything else unchanged."""
     whole = isinstance(cell, numbers.Integral | np.bool_) or (isinstance(cell, float | np.floating) and cell % 1 == 0)
-    return int(cell) if whole else cell  # pyright: ignore[reportArgumentType]
+    return int(cell) if whole and not isinstance(cell, np.timedelta64) else cell  # pyright: ignore[reportArgumentType]
 
 
 def fitted_columns(estimator: Any) -> int | tuple[str, ...]:

@@ -2,8 +2,8 @@ r"""Accounts of a process: budgets that pay every fit inside a ``with`` block, a
 
 A fit is charged its whole promise, before its data are read, with every budget that is open in the process, whichever
 thread it runs in; a budget is a `Budget` file, so all guarantees of files hold. A forked process has the budgets of its
-parent; a child that was started anew (joblib's) learns of them from the estimators that its parent sends, as these are
-unpickled. Processes that this one did not start are not charged, nor functions sent to a worker without an estimator.
+parent; a child that was started anew (joblib's) learns of them from the estimators that its parent pickled, the last of
+which counts. Not charged: processes that this one did not start, and functions sent to a worker without an estimator.
 
 Without a budget, fits of the same public form (names or number of columns, number of units, unit) are counted, and from
 the second on a `RepeatedFitWarning` says what they cost together. The content of data has no part in it.
@@ -12,11 +12,13 @@ the second on a `RepeatedFitWarning` says what they cost together. The content o
 import os
 import tempfile
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any, final
 
@@ -29,7 +31,8 @@ FILE = "budget_context"  #: File name of a temporary budget, which error message
 MOST_FORMS = 1000  #: Number of public forms whose fits are counted; beyond, the form fitted longest ago is forgotten.
 _open: list[Budget] = []  #: Budgets of all blocks that this process, or the one it was forked from, is inside of.
 _sent: list[Budget] = []
-"""Budgets that were open in the parent process when it sent the estimator that arrived here last."""
+"""Budgets that were open in the parent process when it pickled the last of the estimators that arrived here."""
+_times = [0]  #: When it did so, nanoseconds since 1970: a model that was stored before a block has no say in it.
 _counts: OrderedDict[tuple[Any, ...], tuple[int, Decimal, Decimal]] = OrderedDict()  #: Fits, epsilon, delta by form
 _lock = threading.Lock()
 
@@ -161,12 +164,14 @@ class CarriesBudgets:
         """Pickle as usual, together with the paths of the open budgets."""
         make, arguments, *state = super().__reduce_ex__(protocol)
         files = tuple(str(budget.path) for budget in dict.fromkeys((*_open, *_sent)))
-        return _arrived, (os.getpid(), files, make, arguments), *state
+        return _arrived, (os.getpid(), files, make, arguments, time.time_ns()), *state
 
 
-def _arrived(process: int, files: tuple[str, ...], make: Any, arguments: tuple[Any, ...]) -> Any:
-    """Rebuild an estimator; if the parent process sent it, its budgets become `_sent`, for others may have ended."""
-    if process == os.getppid():
+def _arrived(process: int, files: tuple[str, ...], make: Any, arguments: tuple[Any, ...], when: int = 0) -> Any:
+    """Rebuild an estimator; if the parent process sent it last, its budgets become `_sent`: others may have ended."""
+    parents = os.getppid(), getattr(parent_process(), "pid", None)  # a fork server is not the process that sends
+    if process in parents and when >= _times[0]:
+        _times[0] = when
         _sent[:] = [budget for budget in (Budget(Path(file)) for file in files) if budget not in _open]
     return make(*arguments)
 

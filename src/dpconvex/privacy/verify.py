@@ -42,7 +42,8 @@ MOST_PRICING, MOST_TRYING = 6e6, 6e6
 NOT_CHECKED = (
     "what the planner was given: sizes, bounds, losses, options, constants that a caller declared, values released "
     "between two steps. They are taken as stated; all else is compared with the plan that follows from them",
-    "that the program that ran is the one named in the certificate, and that random bits came from the named source",
+    "that the program that ran is the one named, that random bits came from the named source, and that the run made "
+    "the model beside it: its digest is compared, but whoever writes both files can write any (a signature says who)",
     "that releases on separate blocks of records really read disjoint records",
     "that no other release was made from the same data; a budget file keeps account of several",
     "that the declared bounds and classes were chosen without looking at the data",

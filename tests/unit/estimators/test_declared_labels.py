@@ -107,6 +107,8 @@ NUMBERS: list[Any] = [
     np.bool_(True),
     decimal.Decimal("sNaN"),
     np.datetime64("NaT"),
+    np.timedelta64("NaT"),
+    np.timedelta64(3, "D"),
     "2.5",
     [3],
     [[4]],

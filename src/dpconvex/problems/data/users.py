@@ -71,9 +71,11 @@ class UserGroups:
             if empty:
                 return cls(np.zeros(1, dtype=np.intp))
             raise InvalidDataError("groups holds no records; at least 1 is needed")
-        if names.dtype.kind == "O":  # then cells of any kind, with texts of any length, can be compared
+        if names.dtype.kind in "OT":  # then cells of any kind, with texts of any length, can be compared
             codes: dict[str, int] = dict.fromkeys(_MISSING, 0)
-            found: Any = np.frompyfunc(lambda cell: codes.setdefault(_text(cell), len(codes)), 1, 1)(names)
+            found: Any = np.frompyfunc(lambda cell: codes.setdefault(_text(cell), len(codes)), 1, 1)(
+                names.astype(object)
+            )
             names = found.astype(np.intp)
             ranks = np.empty(len(codes), dtype=np.intp)
             ranks[[codes[text] for text in sorted(codes)]] = np.arange(len(codes))

@@ -140,11 +140,13 @@ class TypicalData:
     size: np.ndarray  #: number of columns of each block, (m,)
     mixing: Floats  #: share that each block's noise has in the noise of a direction, (m, g)
     bias: float  #: excess usual loss of the exact minimizer of a surrogate (`surrogate_excess`)
-    worth: float = field(
-        default=1.0, kw_only=True
-    )  #: curvature of the usual loss, in which errors count, over that of this one
+    #: Curvature of the usual loss, in which errors count, over that of this one.
+    worth: float = field(default=1.0, kw_only=True)
     #: Squared coefficient, by direction, that takes predictions from where they start to the public rates, (g,); or 0.
     apart: Floats | float = field(default=0.0, kw_only=True)
+    rarity: float = field(
+        default=1.0, kw_only=True
+    )  #: Curvature at the public rates, over that where predictions start
 
     @classmethod
     def of(
@@ -226,13 +228,16 @@ class TypicalData:
         return found.started(loss, along)
 
     def started(self, loss: LinearModelLoss, along: Floats) -> Self:
-        """Return this with `apart` for the loss, given the squared part of the constant in each direction, (g,)."""
-        return replace(self, apart=along * start_excess(loss) / max(self._excess(along), 1e-300))
+        """Return this with what `loss` says of rates; `along`: the constant's squared part in each direction."""
+        told, start = loss.told, loss.rates
+        rarity = typical_curvature(loss.usual.as_told) / typical_curvature(loss.usual)
+        excess = 0.0 if told is None or start is None else float(np.dot(told, np.log(told) - np.log(start)))
+        return replace(self, apart=along * excess / max(self._excess(along), 1e-300), rarity=rarity)
 
     @property
     def at_zero(self) -> float:
         """Excess loss of the zero vector; with public rates, about what the best constant loses."""
-        return self._excess(self.signal)
+        return self.rarity * self._excess(self.signal)
 
     def variances(self, deviations: Floats) -> Floats:
         """Return the noise variance by direction (g,), given deviations (dim,) or (k, dim) that are equal in blocks."""
@@ -248,10 +253,7 @@ class TypicalData:
         return self.bias + self._excess(np.square(ridge / (self.curvature + ridge)) * self.signal)
 
     def unlearned(self, l2: float) -> float:
-        """Return `shrinkage`, and what the ridge leaves of how far predictions start from the public rates.
-
-        Choices among plans count that; ridges do not, for one that lets the constant go lets noise in.
-        """
+        """Return `shrinkage` and what the ridge leaves of the way to public rates; ridges are chosen without that."""
         return self.shrinkage(l2) + self._excess(np.square(l2 / (self.curvature + l2)) * self.apart)
 
     def gradient_noise(self, l2: Size, deviations: Floats) -> Size:
@@ -357,12 +359,6 @@ def reach_share(domain: DataDomain, norm: BlockNorm) -> float:
     """Return the share of the squared comparator norm that is for blocks bounded in `norm`."""
     among = sum(squared_reach(block) for block in domain.blocks if block.norm == norm)
     return among / sum(map(squared_reach, domain.all_blocks))
-
-
-def start_excess(loss: LinearModelLoss) -> float:
-    """Return by how much predictions lose more where they start than the best constant under the public rates."""
-    told, start = loss.told, loss.rates
-    return 0.0 if told is None or start is None else float(np.dot(told, np.log(told) - np.log(start)))
 
 
 @cache

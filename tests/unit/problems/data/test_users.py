@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, strategies as st
+from numpy.dtypes import StringDType
 
 from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.estimators._matrices import user_labels
 from dpconvex.losses import HingeLoss, LogisticLoss, SoftmaxLoss
 from dpconvex.problems import DataDomain, LinearModelProblem, Records, RegularizedRisk, UserGroups
 from dpconvex.problems.data.users import exact_weights, pick_users, record_weights
@@ -69,10 +75,24 @@ def test_grouped_rows_are_not_sorted_again() -> None:
         np.array([1.0, np.nan, 1.0, np.nan]),
         np.array(["2020-01-01", "NaT", "2020-01-01", "NaT"], dtype="datetime64[D]"),
         np.array(["a", None, "a", float("nan")], dtype=object),
+        *(np.array(["a", none, "a", none], StringDType(na_object=none)) for none in (None, float("nan"), pd.NA)),
+        np.array(["a", "", "a", ""], StringDType()),
     ],
 )
 def test_missing_labels_are_one_user(labels: np.ndarray) -> None:
     groups = UserGroups.of(labels)
+    assert sorted(rows_of(groups, u) for u in range(groups.n_users)) == [[0, 2], [1, 3]]
+
+
+@pytest.mark.parametrize("kind", [list, np.array, pd.Series, pl.Series, pa.array], ids=lambda kind: kind.__module__)
+def test_zeros_of_either_sign_are_one_user(kind: Any) -> None:
+    groups = UserGroups.of(user_labels(kind([0.0, -0.0, 1.0])))
+    assert sorted(groups.sizes) == [1, 2]
+
+
+def test_missing_durations_in_lists_are_one_user() -> None:
+    missing, day = np.timedelta64("NaT"), np.timedelta64(1, "D")
+    groups = UserGroups.of(user_labels([missing, day, missing, day]))
     assert sorted(rows_of(groups, u) for u in range(groups.n_users)) == [[0, 2], [1, 3]]
 
 

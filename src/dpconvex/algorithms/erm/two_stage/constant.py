@@ -65,14 +65,13 @@ class ConstantPlan(TwoStagePlan):
         expected = None
         if given.expected is not None and typical is not None:
             columns = self.problem.explained
-            curvature = typical_curvature(usual.loss.as_told)  # rarer than where fits start, classes have less to tell
-            lost = typical.at_zero / typical_curvature(usual.loss) if columns is None else columns / 2
+            lost = typical.at_zero if columns is None else columns * typical_curvature(usual.loss) / 2
             task = "explained" if columns is not None else self.problem.loss.task
             if task == "classification":
                 own = "users" if self.problem.grouped else task
                 task = "more classes" if self.problem.loss.n_outputs > 1 else own
             share = REMAINS[task]
-            expected = given.expected + share * min(usual.trivial, curvature * lost)
+            expected = given.expected + share * min(usual.trivial, lost)
         bound = given.bound + (trivial if known else 0.0)
         source = f"{given.source}, among constants" + ("" if known else "; an estimate")
         return replace(given, bound=bound, trivial=trivial, expected=expected, source=source, proved=known)
