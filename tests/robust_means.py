@@ -4,11 +4,12 @@ import math
 
 from dpconvex import _rounding
 from dpconvex.errors import InvalidParameterError
-from dpconvex.mechanisms import OutlierRemoval, RobustMean
-from dpconvex.mechanisms.robust_mean import budget, robust_mean_of, score_sensitivity
+from dpconvex.mechanisms import RobustMean
+from dpconvex.mechanisms.robust_mean import budget, robust_mean_of
 from dpconvex.privacy import Unit
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.randomness import exact
+from dpconvex_experiments.reference.outlier_removal import OutlierRemoval, score_sensitivity
 
 
 def plan_robust_mean(

@@ -409,7 +409,7 @@ MUTANTS = (
     ),
     Mutant(
         "printed outlier removal keeps points below one half",
-        "mechanisms/robust_mean.py",
+        f"{REFERENCE}/outlier_removal.py",
         "half = self.count // 2",
         "half = self.count // 2 - 1",
         "",

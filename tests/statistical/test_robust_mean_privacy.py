@@ -16,11 +16,12 @@ from scipy.stats import binom, norm
 
 from dpconvex.algorithms.erm.user_level import aggregates, guards
 from dpconvex.errors import InvalidParameterError
-from dpconvex.mechanisms import AboveThreshold, OutlierRemoval, RobustMean, ThresholdSession, cohorts
+from dpconvex.mechanisms import AboveThreshold, RobustMean, ThresholdSession, cohorts
 from dpconvex.mechanisms.robust_mean import best_ramp, h_index
 from dpconvex.privacy import Ledger, PrivacyParams, Unit
 from dpconvex.randomness import SeededSource
 from dpconvex_experiments.audit.replay import replayed
+from dpconvex_experiments.reference.outlier_removal import OutlierRemoval
 from robust_means import plan_outlier_removal, plan_robust_mean
 
 Law = tuple[float, float]  # probability to pass, mean if passed (in units of the radius)

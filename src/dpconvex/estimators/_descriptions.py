@@ -41,25 +41,25 @@ target_bounds : (lower, upper), optional
 epsilon, delta, feature_norm, feature_bounds, domain, schema : optional
     As in `PrivateLogisticRegression`. Exactly one of the four descriptions of the features must be given.
 fit_intercept : bool, default=True
-    Append a constant feature; it is inside the bounds and regularized like the others. False: a record whose encoded
-    features are all 0 is predicted as the middle of the target bounds.
+    Append a constant feature; it is inside the bounds and regularized too, usually less than a column. False: a record
+    whose encoded features are all 0 is predicted as the middle of the target bounds.
 algorithm, constants, noise, l2, random_state, verbose : optional
     As in `PrivateLogisticRegression`. The penalty is on coefficients in units of the target's range.
 coefficient_norm : float, optional
     Norm of the coefficients (of encoded features, in units of the target's range) that the model should be able to
     reach, positive; it steers regularization, never privacy. Default: about a third of the range for each column.
-tilt, risk, solver, user_test, user_smoothing, most_rows, records_per_user, neighbors, rows : optional
-    As in `PrivateLogisticRegression`; a tilt is in the inverse unit of the loss, for a range of width 1.
+weight_cap, tilt, risk, solver, user_test, user_smoothing, most_rows, records_per_user, neighbors, rows : optional
+    As in `PrivateLogisticRegression`; a tilt is in the inverse unit of the loss, for a range of width 1. Weights need a
+    declared range of the target, and no `heavy_tailed`.
 heavy_tailed : "auto", float or (float, float), optional
     For targets (claims, delays, spending) or features without a known largest value. ``"auto"``: no moment is known; a
     level for gradients is found privately, with a proof, and refused if there are too few records for it. An order k >=
-    2: the same, but without the proof for few records. ``(k, G_k)``: the k-th moment of the gradients is at most
-    ``G_k^k``, for a target scaled to a range of width 1. `target_bounds` then bounds predictions and sets the unit;
-    targets are *not* clipped into it, only to a million times its width. `algorithm` is ``"auto"``,
-    ``"clipped_residuals"`` (ordinary methods; no noise depends on the largest target), ``"heavy_tailed"`` (localized
-    output perturbation, pure; no noise depends on the largest record), ``"clipped_gradient"`` or, for two parameters,
-    ``"localized_exponential_mechanism"`` or ``"gradient_score"``; `l2`, `noise`, tilts and adversaries do not apply.
-    Docs: "Heavy tails in practice".
+    2: the same, without the proof for few records. ``(k, G_k)``: the k-th moment of the gradients is at most ``G_k^k``,
+    for a target scaled to width 1. `target_bounds` then bounds predictions and sets the unit; targets are *not* clipped
+    into it, only to a million times its width. `algorithm` is ``"auto"``, ``"clipped_residuals"`` (ordinary methods; no
+    noise depends on the largest target), ``"heavy_tailed"`` (localized output perturbation, pure; no noise depends on
+    the largest record), ``"clipped_gradient"`` or, for two parameters, ``"localized_exponential_mechanism"`` or
+    ``"gradient_score"``; no `l2`, `noise`, tilt or adversary. Docs: "Heavy tails in practice".
 failure : float, optional
     In (0, 1/2), with `heavy_tailed`: the bound on the risk holds except with this probability, by repetitions on parts
     of the records, which cost accuracy. Default: it holds in expectation.
@@ -69,9 +69,8 @@ surrogate : str, default="truncated"
     (piecewise linear losses), ``"joint"``, ``"fixed_steps"`` and ``"printed_steps"`` are the paper's own ways to the
     same minimizer, the last three for some dozens to hundreds of records.
 constraint : (lower, upper) or a set of `dpconvex.sets`, optional
-    With `heavy_tailed`: which coefficients are allowed, for encoded features and targets scaled to a range of width 1:
-    an interval for each of them, such as ``(0, 2)``, or a bounded set of vectors with the constant's entry last.
-    Default: the ball of `coefficient_norm`.
+    With `heavy_tailed`: which coefficients are allowed, for encoded features and targets scaled to width 1: an interval
+    for each, or a bounded set of vectors, the constant's entry last. Default: the ball of `coefficient_norm`.
 """,
     "attributes": """
 coef_ : array of shape (n_features,)

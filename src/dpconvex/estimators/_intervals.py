@@ -24,12 +24,11 @@ from dpconvex.problems import LinearModelProblem
 
 INFERENCE = """
 inference : bool, "model" or "robust", default=False
-    Also release what intervals are made of, within the same epsilon and certificate: part of it pays for a noisy
-    curvature. `summary`, `conf_int`, `bse_`, `pvalues_`, `cov_params` and `predict_interval` then cost nothing more.
-    True means ``"model"`` for logistic regression (the scatter of gradients is taken from the curvature), and
-    ``"robust"`` for regressions and with ``groups`` (it is released, too). Least squares then caps residuals at half of
-    the target's range, unless `residual_cap` is given. Declared ranges, no weights; at most 40 encoded columns or
-    vertices. Docs: "Intervals".
+    Also release what intervals are made of: part of epsilon pays for a noisy curvature. `summary`, `conf_int`, `bse_`,
+    `pvalues_`, `cov_params` and `predict_interval` then cost nothing more. True means ``"model"`` for logistic
+    regression (the scatter of gradients is taken from the curvature), and ``"robust"`` for regressions and with
+    ``groups`` (it is released, too). Least squares caps residuals at half of the target's range, unless `residual_cap`
+    is given. Declared ranges, no weights; at most 40 encoded columns or vertices. Docs: "Intervals".
 """
 MOST_PLANNING = 12e6  #: Limit of computing, in about microseconds, for planning anew from a certificate.
 KINDS = (False, True, "model", "robust")
@@ -124,8 +123,17 @@ class WithIntervals(PrivateLinearModel):
     ) -> Summary:
         """Return estimates, standard errors, tests and intervals, as statistics packages print them.
 
-        `joint`: all finite intervals of that level hold at once. `reference`: by column of three or more levels, the
-        one that others are compared with; by default the one whose released curvature is largest.
+        Parameters
+        ----------
+        level, joint : float in (0, 1), bool
+            Level of the intervals, and whether all finite intervals of that level hold at once.
+        reference : dict of str, optional
+            By column of three or more levels, the level that others are compared with. Default: of largest curvature.
+
+        Returns
+        -------
+        Summary
+            To print; its `names` are those of the m rows, its `found` has an array of shape (m,) for each column.
         """
         names, rows = self._contrasts(reference)
         (intervals, plan), found = self._known(), self._estimates(rows, level, np.arange(len(rows)) == 0, joint)
@@ -144,18 +152,18 @@ class WithIntervals(PrivateLinearModel):
     def conf_int(
         self, level: float = 0.95, joint: bool = False, *, reference: Mapping[str, str] | None = None
     ) -> Floats:
-        """Return the lower and upper ends of the intervals of `summary`, (m, 2); infinite where nothing is known."""
+        """Return the ends (m, 2) of the intervals of `summary`, whose parameters it has; infinite if not known."""
         found = self.summary(level, joint=joint, reference=reference).found
         return np.column_stack([found.lower, found.upper])
 
     def cov_params(self, *, reference: Mapping[str, str] | None = None) -> Floats:
-        """Return the covariance of the estimates of `summary`, (m, m); rows of NaN where nothing is known."""
+        """Return the covariance of the estimates of `summary`, (m, m), with its `reference`; NaN where not known."""
         return self.output_scale**2 * self._known()[0].covariance(self._contrasts(reference)[1])
 
     def predict_interval(self, X: Any, level: float = 0.95) -> Floats:
         """Return bands (n, 2) of the probability of the second class, or of the mean; not of new targets.
 
-        One record at a time. The rows of X are not protected: nothing of them is released.
+        The `level`, in (0, 1), is of one record at a time. Rows of X are not protected: nothing of them is released.
         """
         if len(parts := pieces(self.schema, X)) > 1:
             return np.concatenate([self.predict_interval(part, level) for part in parts])

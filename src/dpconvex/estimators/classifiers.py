@@ -227,10 +227,9 @@ class LogisticModel(ProbabilisticClassifier):
 class PrivateLogisticRegression(WithIntervals, LogisticModel):
     """Logistic regression under differential privacy, binary and multiclass.
 
-    Guarantee: for any two data sets of the same size that differ in one record, the law of everything that `fit`
-    learns from data (``coef_``, ``intercept_``) satisfies (epsilon, delta)-differential privacy; with ``delta=0``,
-    pure epsilon-DP. ``certificate_`` states and prices it. Nothing else depends on the data: no exception, no
-    warning, no iteration count.
+    Guarantee: everything that `fit` learns from data (``coef_``, ``intercept_``) is (epsilon, delta)-differentially
+    private for neighbors that replace one record, pure with ``delta=0``. ``certificate_`` states and prices it.
+    Nothing else depends on the data: no exception, no warning, no iteration count.
 
     Parameters
     ----------
@@ -254,7 +253,7 @@ class PrivateLogisticRegression(WithIntervals, LogisticModel):
         a record holds; classes that the labels' *type* rules out are refused. ``"infer"`` reads the labels off `y`:
         *which labels occur* is then public and outside the guarantee, and the certificate says so.
     fit_intercept : bool, default=True
-        Append a constant feature; it is inside the bounds and regularized like the others.
+        Append a constant feature; it is inside the bounds and regularized too, usually less than a column.
     algorithm : str, default="auto"
         ``"auto"`` takes the plan with the least expected error, by public facts. Or a name:
         ``"objective_perturbation"``, ``"output_perturbation"``, ``"exponential_mechanism"`` (one or two parameters),
@@ -272,9 +271,9 @@ class PrivateLogisticRegression(WithIntervals, LogisticModel):
         Norm of the coefficients (of encoded features) that the model should be able to reach, positive. It steers
         regularization, never privacy. Default: about two logits for each column.
     tilt : float, default=0.0
-        At least 0. Above 0 it minimizes ``1/tilt log(mean exp(tilt loss))`` instead of the mean loss, so that hard
-        records (small classes, say) weigh more. Output perturbation only. The noise grows like ``exp(tilt * range of
-        the loss)``, so stay well below ``log(epsilon n / d)`` over that range; see the plan.
+        At least 0. Above 0 it minimizes ``1/tilt log(mean exp(tilt loss))``, so that hard records (small classes, say)
+        weigh more. By output perturbation alone; noise grows like ``exp(tilt * range of the loss)``, so stay well below
+        ``log(epsilon n / d)`` over that range; see the plan.
     adversarial_radius : float, default=0.0
         At least 0. Above 0 it minimizes the mean of every record's largest loss while an adversary moves its features
         by up to this length, in encoded units (a numeric column is 1 wide; the constant cannot be moved). Two classes
@@ -286,8 +285,7 @@ class PrivateLogisticRegression(WithIntervals, LogisticModel):
         classes it leaves the logistic loss's at 3 A/4, and nears A), at a probability of ``1 - A`` for a record's own
         class, the loss goes on along its tangent. So a badly misclassified record pulls with A instead of 1, and A
         times the noise hides it; but large log-odds are biased. 1: the logistic loss, or softmax. Default: the cap of
-        the least expected error, by public facts; 1 for a tilt, an adversary, paper constants, or the population's
-        risk.
+        the least expected error; 1 for a tilt, an adversary, paper constants, or the population's risk.
     probabilities : {"tempered", "calibrated", "sigmoid"}, default="tempered"
         How `predict_proba` reads a score z if the fitted loss has a slope cap ``A < 1``. ``"calibrated"``: as the
         log-odds at which z has the least expected capped loss: z itself for ``|z| <= log(A/(1 - A))``, then ``z -+
@@ -296,13 +294,11 @@ class PrivateLogisticRegression(WithIntervals, LogisticModel):
         calibrated with ``A**0.75`` for A, between the two. Predicted labels are the same (of two classes the order of
         records, too), so it may be changed on a fitted model, but is not saved with it. Without a cap all three agree.
     rates : list of float, optional
-        Public shares of the classes, in their order, adding up to 1; never counted in the private data. The model then
-        starts from them: coefficients 0 predict them. They also enter the expected error and `HopelessPlanWarning`.
-        Default: the schema's, if it has them. Needs declared classes.
+        Public shares of the declared classes, in their order, adding up to 1; never counted in the private data.
+        Default: the schema's. Coefficients 0 predict them; they enter the expected error and `HopelessPlanWarning`.
     risk : {"empirical", "population"}, default="empirical"
-        What the plan keeps small: the excess of the mean loss on these records, or of the expected loss on new records
-        from the same distribution (records must then be independent draws). ``"population"`` regularizes a little more
-        and has a larger bound; output perturbation only. Privacy holds either way.
+        What the plan keeps small: the excess of the mean loss on these records, or of the expected loss on new ones.
+        ``"population"`` (independent draws, output perturbation only) has a larger penalty and bound, equally private.
     solver : str, default="auto"
         Method by which output perturbation minimizes: a name of `dpconvex.solvers.NAMED_SOLVERS`, such as
         ``"katyusha"``. A method with a step bound for every data set stands behind it, so the choice costs only time.
@@ -322,18 +318,15 @@ class PrivateLogisticRegression(WithIntervals, LogisticModel):
     {inference}
     records_per_user : int or "private", default=1
         For `fit` with ``groups``: how many records a typical user has, at least 1: public knowledge or a guess. Methods
-        that gain from many records per user plan with it; one-pass methods draw at most so many of a user. Privacy
-        never rests on it, and all users have the same weight. ``"private"``: found from the data for 1 to 3 % of
-        epsilon, and released.
+        plan with it, one-pass methods draw at most so many of a user; privacy never rests on it, and all users have
+        the same weight. ``"private"``: found from the data for 1 to 3 % of epsilon, and released.
     neighbors : {"replace_one", "add_or_remove_one"}, default="replace_one"
-        What the promise is about. With ``"add_or_remove_one"`` it is private, too, how many records (or users) there
-        are, and the noise is for one more or fewer; epsilons of the two do not compare (docs, Replaced, or added and
-        removed). By objective perturbation and, for delta > 0, noisy descent, from tables in memory, with all ranges
-        declared.
+        What the promise is about. With ``"add_or_remove_one"`` the number of records (or users) is private, too, and
+        noise is for one more or fewer; epsilons of the two do not compare (docs, Replaced, or added and removed). By
+        objective perturbation and, for delta > 0, noisy descent, from tables in memory, with all ranges declared.
     rows : int, optional
-        A public guess of the number of records, or of users, for ``"add_or_remove_one"`` alone, which needs it: sums
-        are divided by it, and the penalty is planned for it. Privacy does not rest on it; a guess that is wrong by a
-        factor of five costs little.
+        A public guess of the number of records, or users, which ``"add_or_remove_one"`` alone needs: sums are divided
+        by it, penalties planned for it. Privacy does not rest on it; to be wrong by a factor of five costs little.
     {seed}
 
     Attributes

@@ -11,7 +11,7 @@ from dpconvex.mechanisms.gaussian import (
 )
 from dpconvex.mechanisms.k_norm import JointHistogram, LaplaceMechanism, MatrixNoiseMechanism, NormNoiseMechanism
 from dpconvex.mechanisms.objective_noise import GaussianObjectiveNoise, NormObjectiveNoise, ObjectiveNoise
-from dpconvex.mechanisms.robust_mean import GuardedMean, OneTest, OutlierRemoval, RobustMean
+from dpconvex.mechanisms.robust_mean import GuardedMean, OneTest, RobustMean
 from dpconvex.mechanisms.selection import (
     AboveThreshold,
     BestOfRepeats,
@@ -25,7 +25,7 @@ __all__ = [
     "AboveThreshold", "BestOfRepeats", "CohortMean", "Cohorts", "ExponentialMechanism", "FailureAllowance",
     "GaussianBudget", "GaussianMechanism", "GaussianObjectiveNoise", "GaussianSession", "GuardedMean",
     "JointHistogram", "LaplaceMechanism", "MatrixNoiseMechanism", "Mechanism", "NormNoiseMechanism",
-    "NormObjectiveNoise", "ObjectiveNoise", "OneTest", "OutlierRemoval", "Planned", "ReportNoisyMax", "RobustMean",
+    "NormObjectiveNoise", "ObjectiveNoise", "OneTest", "Planned", "ReportNoisyMax", "RobustMean",
     "SampledGaussian", "SampledSession", "ThresholdSession", "VertexSampling", "VertexSession", "cohort_ramps",
     "crowded", "plan_cohorts",
 ]  # fmt: skip

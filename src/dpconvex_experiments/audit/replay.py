@@ -34,7 +34,6 @@ from dpconvex.mechanisms import (
     Mechanism,
     ObjectiveNoise,
     OneTest,
-    OutlierRemoval,
     SampledSession,
     ThresholdSession,
     VertexSession,
@@ -48,6 +47,7 @@ from dpconvex.randomness import BitSource, SeededSource
 from dpconvex_experiments.audit.bounds import Losses
 from dpconvex_experiments.audit.laws import log_law
 from dpconvex_experiments.base import Track, untracked
+from dpconvex_experiments.reference.outlier_removal import OutlierRemoval
 
 Run = Callable[..., Any]  #: ``run(*data, source)``.
 

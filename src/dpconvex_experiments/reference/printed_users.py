@@ -2,7 +2,7 @@
 
 None of them carries privacy: plans price what they are given by its own event, and refuse what the promise does not
 cover. Algorithm 1 (phased SGD) is run with C raised to ``150 log(20 e^epsilon / delta) / epsilon`` (erratum E2) and to
-an even integer (the proof needs it, see `mechanisms.OutlierRemoval`), the other sizes rounded down (E19). ``N_l >= 1``
+an even integer (the proof needs it, see `outlier_removal`), the other sizes rounded down (E19). ``N_l >= 1``
 is not implied by the theorem's condition (E1): checked here, it takes more than 100000 users. Algorithm 3 (accelerated)
 is never run: a minibatch needs ``K_i <= n_i``, and the proof's conditions do not ensure it (E8); for ``K_i < n_i`` the
 proof of privacy has a gap (E6).
@@ -14,9 +14,8 @@ from typing import NamedTuple
 from dpconvex.algorithms.erm.user_level.aggregates import Guarded
 from dpconvex.algorithms.erm.user_level.phased_schedule import Facts, Phase, Schedule
 from dpconvex.errors import InvalidParameterError
-from dpconvex.mechanisms import OutlierRemoval
-from dpconvex.mechanisms.robust_mean import flips
 from dpconvex.plugins import printed
+from dpconvex_experiments.reference.outlier_removal import OutlierRemoval, flips
 
 
 class OnePass(NamedTuple):

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 from dpconvex.errors import BudgetExceededError, InvalidDataError, InvalidParameterError
-from dpconvex.mechanisms import GuardedMean, OutlierRemoval, RobustMean
-from dpconvex.mechanisms.robust_mean import _search, budget, counts_within, flips, h_index, kappa, robust_mean_of
+from dpconvex.mechanisms import GuardedMean, RobustMean
+from dpconvex.mechanisms.robust_mean import _search, budget, counts_within, h_index, kappa, robust_mean_of
 from dpconvex.privacy import Ledger, PrivacyParams, Unit
 from dpconvex.problems import PointDomain
 from dpconvex.problems.data.points import clip_points
 from dpconvex.randomness import SeededSource, SystemSource
+from dpconvex_experiments.reference.outlier_removal import OutlierRemoval, flips
 from robust_means import least_count, plan_outlier_removal, plan_robust_mean
 
 # User-level specification, section 8: C, epsilon, delta, sigma_H, s0, theta, A, B, kappa, sigma / rho.

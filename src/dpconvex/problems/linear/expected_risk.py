@@ -202,19 +202,17 @@ class TypicalData:
             signal = signal * (explained / float(count @ (curvature * signal)))
         mean = np.where(fixed, square / levels, 0.0)  # of blocks whose columns have equal sums in all records
         off: Floats = mixing.T @ np.where(boxed, square * squared_mean, 0.0)
-        along = np.zeros(len(curvature))
         if mean.any():
             constant = float(mean @ (share * size)) / mean.sum()
             cells: Any = count, curvature, signal, mixing
-            known = loss.rates is not None and loss.as_told == loss
-            count, curvature, signal, mixing, along = _with_constant(cells, off, mean, constant, known)
+            count, curvature, signal, mixing, along = _with_constant(cells, off, mean, constant, loss)
             block = np.append(block, np.full(len(count) - len(block), SHARED))
         else:  # no constant: the mean adds to every direction's second moment
-            curvature = curvature + off
+            curvature, along = curvature + off, np.zeros(len(curvature))
         kappa, worth = curvature_and_worth(loss, residual, explained is not None)
         signal = signal * _possible(loss, float(count @ (curvature * signal)))
         contrasts = max(1, outputs - 1)  # the same vector added to all outputs changes no prediction
-        found = cls(
+        return cls(
             count * contrasts,
             np.asarray(curvature * kappa, dtype=np.float64),
             signal / contrasts,
@@ -224,8 +222,7 @@ class TypicalData:
             mixing,
             0.0 if loss.usual == loss else surrogate_excess(loss, loss.usual, residual),
             worth=worth,
-        )
-        return found.started(loss, along)
+        ).started(loss, along)
 
     def started(self, loss: LinearModelLoss, along: Floats) -> Self:
         """Return this with what `loss` says of rates; `along`: the constant's squared part in each direction."""
@@ -291,20 +288,20 @@ class TypicalData:
 
 
 def _with_constant(
-    cells: tuple[Floats, ...], off: Floats, mean: Floats, signal: float, known: bool
+    cells: tuple[Floats, ...], off: Floats, mean: Floats, signal: float, loss: LinearModelLoss
 ) -> tuple[Floats, ...]:
     """Return count, curvature, signal, mixing and squared part of the constant of the directions of ``D + m m^T``.
 
     `cells` describe D; `off` is the square of m in each of their directions. In the span of the constant, D is 0, and
-    `mean` is the square of m by block. With `known` rates, predictions start from them and have mean 0: the constant
-    only makes up for the other coefficients, and has no signal of its own.
+    `mean` is the square of m by block. If predictions start from public rates, they have mean 0: the constant only
+    makes up for the other coefficients, and has no signal of its own.
     """
     count, curvature, signals, mixing = cells
     moved = off > 0
     m = np.sqrt(np.append((count * off)[moved], mean.sum()))  # one direction of each cell has all of m
     h, vectors = eigh(np.diag(np.append(curvature[moved], 0.0)) + np.outer(m, m))
     found = np.diag(np.append(signals[moved], signal))
-    if known:
+    if loss.rates is not None and loss.as_told == loss:
         free = np.vstack((np.eye(len(m) - 1), -m[:-1] / m[-1]))
         found = free * signals[moved] @ free.T
     shares = np.column_stack((mixing[:, moved], mean / mean.sum())) @ np.square(vectors)
