@@ -83,14 +83,15 @@ def console(*, err: bool = False) -> Console:
 
 
 def print_table(
-    title: str, headers: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[int] = (), marked: int = -1
-) -> None:
-    """Print a table that fits 80 columns: cells wrap, those of columns `right` never; row `marked` is bold."""
-    numbers = set(right)
+    title: str, headers: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[int] = (), marked: int = -1,
+    whole: Iterable[int] = (),
+) -> None:  # fmt: skip
+    """Print a table that fits 80 columns: cells wrap, those of columns `right`, `whole` never; row `marked` is bold."""
+    numbers, unbroken = set(right), {*right, *whole}
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for k, header in enumerate(headers):
         justify = "right" if k in numbers else "left"
-        table.add_column(Text(header), justify=justify, no_wrap=k in numbers, overflow="fold", header_style="dim")
+        table.add_column(Text(header), justify=justify, no_wrap=k in unbroken, overflow="fold", header_style="dim")
     for k, row in enumerate(rows):
         table.add_row(*map(Text, row), style="bold" if k == marked else None)
     if title:

@@ -59,7 +59,7 @@ def plan(
     from dpconvex.estimators._shapes import shape_facts
 
     if (features is None) == (schema is None):
-        raise InvalidParameterError("features", features, "either --features or --schema must be given, not both", "")
+        raise InvalidParameterError("features", features, "exactly one of --features and --schema must be given", "")
     if schema is not None and feature_norm is not None:
         raise InvalidParameterError("feature_norm", feature_norm, "cannot be combined with --schema", "Leave one out")
     declared = None if schema is None else Schema.from_toml(schema)
@@ -96,7 +96,7 @@ def plan(
         print_planned(shapes)
     if more:
         print_scaling(more)
-    zero, scaled = LOSS_WORDS[found[0].problem.loss.task]
+    zero, scaled = loss_words(found[0])
     print_text(f"\nTrivial loss ({zero}): {number(found[0].predicted_error.trivial)}.")
     print_text(
         f"Excess loss: of the {risk_name(found[0])} {loss_name(found[0])} loss over that of the best model whose "
@@ -198,6 +198,12 @@ LOSS_WORDS = {
 """By task of the loss: the answer of the zero vector, and the unit, as the end of a sentence."""
 
 
+def loss_words(plan: LinearModelPlan) -> tuple[str, str]:
+    """Return `LOSS_WORDS` of a plan; public rates are the answer of the zero vector."""
+    zero, scaled = LOSS_WORDS[plan.problem.loss.task]
+    return "always predicting the public rates" if plan.problem.loss.told else zero, scaled
+
+
 def loss_name(plan: LinearModelPlan) -> str:
     """Return the name of a plan's loss, for people."""
     return plan.problem.loss.name.replace("_", " ")
@@ -236,7 +242,7 @@ def variations(plan: LinearModelPlan) -> list[tuple[str, str]]:
         found.append(("target's range", f"narrowed privately, for epsilon {look}"))
     if "column_ranges" in public:
         looks, count = number(public["column_ranges"]["epsilon"]), len(public["column_ranges"]["columns"])
-        found.append((f"ranges of {count} columns", f"narrowed privately, for epsilon {looks}"))
+        found.append((f"ranges of {count} column{'s' * (count > 1)}", f"narrowed privately, for epsilon {looks}"))
     if "moment_order" in public:
         found.append(("moment", f"of order {public['moment_order']:g}, declared {number(public['moment_bounds'][0])}"))
     found += [(name, str(public[name])) for name in ("surrogate", "constraint") if name in public]
@@ -407,6 +413,7 @@ def print_plans(plans: Sequence[LinearModelPlan]) -> None:
         ),
         right=range(3, 6 if paper else 5),
         marked=0,
+        whole=[1] if max(len(row["algorithm"]) for row in rows) <= 24 else (),  # a longer name leaves no room
     )
     print_text(
         "* chosen. expected: excess loss on typical data, a guess that real data often exceed. bound: proved for every "

@@ -16,7 +16,7 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex.cli._output import number, write_page
-from dpconvex.cli.plan import LOSS_WORDS, loss_name, risk_name, variations
+from dpconvex.cli.plan import loss_name, loss_words, risk_name, variations
 from dpconvex.cli.schema import public_range
 from dpconvex.cli.shapes import shapes_figure
 
@@ -73,7 +73,7 @@ def _content(estimator: PrivateLinearModel, origin: Origin, measured: Measured |
     certificate, plan = estimator.certificate_, estimator.plan_
     figure = shapes_figure(estimator, _style("shapes"), (ACCENT, MUTED, WASH, RULE))
     coefficients = _coefficients(estimator) if figure is None else [{"end": 0.0, "reach": None, "sure": False}]
-    (zero, scaled), even = LOSS_WORDS[plan.problem.loss.task], even_loss(estimator)
+    (zero, scaled), even = loss_words(plan), even_loss(estimator)
     classes = _classes(estimator)
     sure = sum(row["sure"] for row in coefficients)
     return {

@@ -34,6 +34,7 @@ _PEOPLE = ("patient", "person", "subject", "user", "customer", "client", "member
            "student", "mrn", "ssn", "id")  # fmt: skip
 _ID_WORDS = (*_PEOPLE, "nr", "no", "num", "number", "key", "uuid", "code", "zip", "zipcode", "postcode", "plz", "phone",
              "uid", "case", "visit", "encounter", "record", "row", "index", "pid")  # fmt: skip
+_WRITTEN = re.compile(r"[^\w.,-]{0,2}[-+]?\d[\d.,'\u00a0 ]*[^\w.,]{0,2}")  # numbers with separators, % or a currency
 _NOTHING = ("?", "-", ".", "na", "n/a", "nan", "null", "missing")  # words for no value
 MARK = "  # read from the data: confirm from public knowledge"
 
@@ -171,11 +172,15 @@ def _column(series: Series, ranges: bool) -> str:
         return lines + (_line("missing", missing[:MAX_CATEGORIES]) if missing else "")
     if not 0 < len(found) <= MAX_CATEGORIES:
         many = f"{len(found)} distinct texts. If it is a category, list its public values"
+        if np.mean([_WRITTEN.fullmatch(text) is not None for text in found] or [False]) >= MOSTLY:
+            many = "numbers with separators, decimal commas, % or a currency. Write them plainly, as 1234.5"
         return _left_out(head, many if found else "every cell is empty")
     missing = [text for text in found if text.lower() in _NOTHING]
     found = [text for text in found if text not in missing] or found
     head += _SAME if len(found) == 1 and not series.null_count() else ""
-    other = "" if len(found) == 2 else "other = true  # a level for missing and unlisted values\n"
+    other = "other = true  # a level for missing and unlisted values\n"
+    if len(found) == 2:  # else the first level would take what is missing
+        other = f"# {other[:-1]}{MARK}\n" if series.null_count() > MANY_MISSING * len(series) else ""
     noted = _line("missing", missing) if missing and missing != found else ""
     return head + _line("categories", found) + other + noted
 
@@ -222,19 +227,25 @@ def _sentinels(numbers: Floats) -> Floats:
 
 
 def _target(series: Series, ranges: bool) -> str:
-    head = "[target]\n" + _line("name", series.name, read=False)
-    if share := series.null_count() / max(1, len(series)):
+    head, values = "[target]\n" + _line("name", series.name, read=False), frames.distinct_values(series)
+    share = series.null_count() / max(1, len(series))
+    if not frames.is_float(values):
+        texts = distinct(values)
+        parsed = frames.parse_numbers(frames.object_texts(np.array(texts, dtype=object)))
+        if len(texts) > 2 and len(parsed) - parsed.null_count >= MOSTLY * len(parsed):  # numbers but for a few cells
+            values, share = parsed, np.mean(np.isnan(frames.numbers(series, texts=True)))
+    if share:
         counts = "the first class, or the middle of the range: leave them out of the file?"
         head += f"# {share:.2%} of the rows have none here. They count as {counts}{MARK}\n"
-    values = frames.distinct_values(series)
     numeric, boolean = frames.is_float(values), series.dtype == nw.Boolean
     if numeric and not boolean and not _may_be_codes(_finite(values)):
         if ranges and _is_skewed(series, _finite(values)):
             head += f"# Most numbers are far below the largest, with which noise grows: a smaller upper may do.{MARK}\n"
         return head + _range(_finite(values), ranges)
     found = ["false", "true"] if boolean else _codes(_finite(values)) if numeric else distinct(values)
-    if len(found) < 2:
-        return _left_out(head, "fewer than two classes were found. List the public classes")
+    found = [text for text in found if text.lower() not in _NOTHING]
+    if not 2 <= len(found) <= MAX_CATEGORIES:
+        return _left_out(head, f"{len(found)} classes were found. List the public classes")
     note = "# The first class takes missing and unlisted labels; of two classes, the second is the positive one.\n"
     if numeric and not boolean and len(found) > 2:
         note += f"# If they are numbers, not codes: lower = {found[0]} and upper = {found[-1]} in their place.{MARK}\n"

@@ -181,7 +181,7 @@ class Schema:
         return replace(self, confirmed=True)
 
     def require_confirmed(self, where: str = "schema") -> None:
-        """Raise `SchemaError` unless a person has confirmed the schema."""
+        """Raise `SchemaError` unless a person has confirmed the schema: every fit does, plans do not."""
         if not self.confirmed:
             what = "a draft is read off the private data, so its ranges and lists may reveal them"
             check = "Check every line marked 'read from the data' against public knowledge"

@@ -157,9 +157,13 @@ def _whole(cell: Any) -> Any:
 
 
 def fitted_columns(estimator: Any) -> int | tuple[str, ...]:
-    """Return the names, or the number, of the columns that `fit` was given; repeated fits are counted by them."""
+    """Return the names, or the number, of the columns that `fit` was given; repeated fits are counted by them.
+
+    Every fit asks before it pays: a schema that nobody has confirmed raises `SchemaError`.
+    """
     schema = getattr(estimator, "schema", None)
     if schema is not None:
+        schema.require_confirmed()
         return tuple(schema.column_names(features_only=True))
     names = getattr(estimator, "feature_names_in_", None)
     return int(estimator.n_features_in_) if names is None else tuple(map(str, names))

@@ -11,6 +11,7 @@ from typing import Any, cast, final
 
 import narwhals as nw
 import numpy as np
+from sklearn.base import ClassifierMixin
 
 from dpconvex import _validate
 from dpconvex._types import Array, Floats
@@ -238,6 +239,21 @@ def class_shares(class_weight: Any, classes: Array) -> Floats:
 def _one(cap: float | None) -> float:
     """Return the weight 1 in shares of the cap."""
     return 1.0 if cap is None else min(1.0, 1 / cap)
+
+
+class Classifier(ClassifierMixin, ABC):
+    """A classifier whose `score` reads labels as `fit` does: classes of a schema are texts, also of numbers."""
+
+    @abstractmethod
+    def _labels(self, X: Any, y: Any) -> tuple[Array, Array]:
+        """Return the class index of every record and the classes."""
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the accuracy; of a table with a schema without `y`, too. On private data it is not private."""
+        from sklearn.metrics import accuracy_score
+
+        index, classes = self._labels(X, y)
+        return float(accuracy_score(np.asarray(classes)[index], self.predict(X), sample_weight=sample_weight))  # pyright: ignore[reportAttributeAccessIssue]
 
 
 class FromLogits(ABC):

@@ -389,6 +389,8 @@ class PrivateAdditiveClassifier(AdditiveModel, LogisticModel):
 class PrivateAdditiveRegressor(AdditiveModel, PrivateLinearRegressor):
     """Additive regression under differential privacy: the prediction is a sum of shapes, inside a public range.
 
+    Guarantee: as the linear model of the same `loss`.
+
     Parameters
     ----------
     {parameters}

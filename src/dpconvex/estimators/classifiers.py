@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Self, cast, final
 
 import numpy as np
 from scipy.special import expit
-from sklearn.base import ClassifierMixin
 
 from dpconvex import _validate
 from dpconvex._types import Array, Floats
@@ -35,7 +34,7 @@ PROBABILITIES = {"tempered": ORDINARY.link, "calibrated": 1.0, "sigmoid": 0.0}
 
 
 @dataclass(eq=False, repr=False)
-class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
+class PrivateLinearClassifier(_targets.Classifier, PrivateLinearModel):
     """A private linear classifier; its classes are declared, not learned."""
 
     _: KW_ONLY

@@ -258,6 +258,8 @@ def fit_and_evaluate(
         what = f"leaves {held} of {units} units to evaluate on: both parts need at least one"
         raise InvalidParameterError("holdout", holdout, what, "Use another share, or more records")
     unit = Unit.RECORD if users is None else Unit.USER
+    if model.schema is not None:
+        model.schema.require_confirmed()
     columns: Any = None if model.schema is not None else len(X[0]) if isinstance(X, list) else X.shape[1]
     plan = model.plan(units - held, columns, unit=str(unit))[0]
     evaluation = PrivacyParams(epsilon, unit=unit)

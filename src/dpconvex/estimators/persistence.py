@@ -100,7 +100,8 @@ def load_model(path: str | Path) -> SavedModel:
     Parameters
     ----------
     path : str or Path
-        File written by `save_model`. It may come from anywhere: nothing in it is executed.
+        File written by `save_model`, or a folder of ``dpconvex fit``. It may come from anywhere: nothing in it is
+        executed.
 
     Returns
     -------
@@ -113,6 +114,7 @@ def load_model(path: str | Path) -> SavedModel:
     InvalidDataError
         If the file cannot be read, is not a model of this version, or holds the certificate of another model.
     """
+    path = Path(path) / MODEL if os.path.isdir(path) else path
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would wait for a writer
             raise InvalidDataError(f"model file {str(path)!r} is no regular file")

@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Self, final
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _progress, _validate
@@ -257,7 +257,7 @@ class PrivateLasso(RegressorMixin, PrivateSparseModel):
 
 
 @dataclass(eq=False, repr=False)
-class PrivateSparseClassifier(_targets.FromLogits, ClassifierMixin, PrivateSparseModel):
+class PrivateSparseClassifier(_targets.FromLogits, _targets.Classifier, PrivateSparseModel):
     """A private classifier for two classes, whose logits are linear with coefficients in an l1 ball."""
 
     effect: ClassVar[str] = "log-odds"

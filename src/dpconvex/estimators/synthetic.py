@@ -226,6 +226,7 @@ class PrivateSyntheticData(PrivateEstimator):
         """
         source = source_from(self.random_state)
         schema, user = checked_schema(self.schema), self._user if groups is None else None
+        schema.require_confirmed()
         names = TableCells.of_schema(schema, self.columns).names
         table = open_source(X, names if user is None else (*names, user))
         if table is not None and not self._relation.fixes_size:

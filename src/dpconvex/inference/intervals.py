@@ -306,6 +306,9 @@ def _root(covariance: Floats) -> Floats:
     return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
+WIDTH = 80  #: Most characters of a line of a summary, but for long names.
+
+
 @final
 @dataclass(frozen=True)
 class Summary:
@@ -324,7 +327,12 @@ class Summary:
         for name, *numbers in zip(self.names, *columns, strict=True):
             rows.append((name, *("-" if np.isnan(x) else f"{x:.4g}" for x in numbers)))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        table = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
+        room = max(16, WIDTH - sum(widths[1:]) - 2 * len(widths[1:]))  # longer names have a line of their own
+        table = []
+        for name, *cells in rows:
+            table += [name] if len(name) > room else []
+            first = ("" if len(name) > room else name).ljust(min(room, widths[0]))
+            table.append("  ".join([first, *map(str.rjust, cells, widths[1:])]))
         unknown = [] if f.finite.all() else [f"Infinite intervals: {UNKNOWN}."]
         return "\n".join([self.title, "", *table, "", *self.notes, *unknown])
 

@@ -54,6 +54,36 @@ def test_draft_reads_back_as_an_unconfirmed_schema() -> None:
     assert schema.encode(wide).shape == (len(wide), 6 + 4 + 2)
 
 
+def test_targets_of_numbers_but_for_a_few_cells_have_a_range() -> None:
+    numbers = [f"{k}.5" for k in range(300)]
+    draft = draft_schema(pd.DataFrame({"y": [*numbers, "unknown"], "x": range(301)}), "y")
+    target = tomllib.loads(draft)["target"]
+    assert (target["lower"], target["upper"]) == (0.5, 299.5)
+    assert "0.33% of the rows have none here" in draft
+
+
+def test_words_for_nothing_are_no_classes_and_texts_are_no_target() -> None:
+    frame = pd.DataFrame({"y": ["no", "yes", "?", "n/a"] * 30, "note": [f"note {k}" for k in range(120)]})
+    assert tomllib.loads(draft_schema(frame, "y"))["target"]["classes"] == ["no", "yes"]
+    assert "# Left out: 120 classes were found. List the public classes." in draft_schema(frame, "note")
+
+
+@pytest.mark.parametrize("form", ["{:,.2f}", "${:,.2f}", "{:.1f}%", "{:.2f} €", "-{:,.0f}"])
+@pytest.mark.parametrize("comma", [False, True])
+def test_numbers_that_are_written_for_people_are_named(form: str, comma: bool) -> None:
+    texts = [form.format(1234.5 * k + 1000) for k in range(MAX_CATEGORIES + 20)]
+    texts = [text.translate(str.maketrans(",.", ".,")) for text in texts] if comma else texts
+    draft = draft_schema(pd.DataFrame({"x": texts}))
+    read = all(text.replace("-", "").replace(".", "", 1).isdigit() for text in texts)
+    assert read or "Left out: numbers with separators, decimal commas, % or a currency" in draft
+
+
+def test_two_values_and_many_empty_cells_offer_a_level_for_these() -> None:
+    for empty in (0, 60):
+        draft = draft_schema(pd.DataFrame({"x": ["NO", "YES"] * 30 + [None] * empty}))
+        assert ("# other = true" in draft) == bool(empty)
+
+
 def test_every_line_read_off_the_data_is_marked() -> None:
     """Two tables with the same public facts: where their drafts differ, both lines carry the mark."""
     other = FRAME.with_columns(

@@ -63,6 +63,12 @@ def fitted() -> PrivateLogisticRegression:
 def test_a_summary_says_what_statistics_packages_say(fitted: PrivateLogisticRegression) -> None:
     assert fitted.summary().names == ("(intercept)", "x", "z", "kind=b (against a)", "kind=c (against a)")
     ends, text = fitted.conf_int(), str(fitted.summary())
+    long = replace(
+        fitted.summary(), names=("(intercept)", "x", "z", "a long name of a column=a level (against b)", "k")
+    )
+    lines = str(long).splitlines()[2:9]
+    assert len(lines) == 7  # the long name has a line of its own
+    assert max(map(len, lines)) <= 80
     assert (ends[1:4, 0] < [3.0, 0.0, 1.0]).all()  # per encoded column, ten units wide
     assert (ends[1:4, 1] > [3.0, 0.0, 1.0]).all()
     assert ((fitted.pvalues_ < 0.01) == [False, True, False, True, False]).all() or fitted.pvalues_[0] < 0.01

@@ -9,10 +9,25 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from dpconvex import Block, CategoricalColumn, DataDomain, NumericColumn, PrivateLogisticRegression, Schema, verify
+from dpconvex import (
+    Block,
+    CategoricalColumn,
+    DataDomain,
+    NumericColumn,
+    PrivateLogisticRegression,
+    PrivateSearchCV,
+    PrivateSparseLogisticRegression,
+    PrivateSyntheticData,
+    Schema,
+    budget_context,
+    draft_schema,
+    fit_and_evaluate,
+    verify,
+)
 from dpconvex.data import ClassTarget
 from dpconvex.errors import (
     DpconvexError,
@@ -20,6 +35,7 @@ from dpconvex.errors import (
     InvalidDataError,
     InvalidParameterError,
     RepeatedFitWarning,
+    SchemaError,
 )
 
 
@@ -301,3 +317,35 @@ def test_the_constant_of_users_is_as_large_as_the_largest_feature() -> None:
     }
     constants = {unit: plan.problem.domain.intercept for unit, plan in plans.items()}
     assert constants == {"record": 1.0, "user": 0.5}
+
+
+@pytest.mark.parametrize("kind", [PrivateLogisticRegression, PrivateSparseLogisticRegression])
+def test_labels_are_scored_as_fits_read_them(kind: Any) -> None:
+    """A schema's classes are texts; a table may hold numbers."""
+    frame = pd.DataFrame({"x": np.linspace(0, 1, 400)})
+    frame["y"] = (frame.x > 0.4).astype(int)
+    schema = Schema((NumericColumn("x", 0, 1),), ClassTarget("y", ("0", "1")))
+    fitted = kind(50.0, schema=schema).fit(frame)
+    right = np.mean(fitted.predict(frame) == frame.y.astype(str))
+    assert fitted.score(frame, frame.y) == fitted.score(frame) == fitted.score(frame, frame.y.astype(str)) == right
+    assert fitted.score(frame, frame.y, sample_weight=frame.y) == np.mean(fitted.predict(frame[frame.y == 1]) == "1")
+    assert np.isfinite(cross_val_score(kind(5.0, schema=schema), frame, frame.y, cv=2)).all()
+
+
+@pytest.mark.parametrize("fit", ["fit", "evaluate", "synthesize", "search", "sparse"])
+def test_no_fit_takes_a_schema_that_nobody_confirmed(fit: str) -> None:
+    frame = pd.DataFrame({"x": np.linspace(0, 1, 400), "y": ["a", "b"] * 200})
+    draft = Schema.from_toml_text(draft_schema(frame, "y"))
+    model = PrivateLogisticRegression(1.0, schema=draft)
+    assert model.plan(400)
+    runs = {
+        "fit": lambda: model.fit(frame),
+        "evaluate": lambda: fit_and_evaluate(model, frame, epsilon=1.0),
+        "synthesize": lambda: PrivateSyntheticData(1.0, schema=draft).fit(frame),
+        "search": lambda: PrivateSearchCV(model, {"coefficient_norm": [1.0, 2.0]}).fit(frame),
+        "sparse": lambda: PrivateSparseLogisticRegression(1.0, schema=draft).fit(frame),
+    }
+    with budget_context(epsilon=5) as budget:
+        with pytest.raises(SchemaError, match="confirmed"):
+            runs[fit]()
+        assert not budget.account().spent

@@ -76,8 +76,9 @@ def of_scores(result: EvaluationResult, link: Callable[[Floats], Floats] | None)
         return _score_metrics(T, link, pooled**2 * covariance)
 
     def unknown(T: Floats, pooled: int) -> set[str]:
-        poor = T.sum(0) < count * math.sqrt(pooled)
-        return {name for name, classes in DIVISORS.items() if poor[classes].any()}
+        least = count * math.sqrt(pooled)
+        poor = np.append(T.sum(0), T[bins // 2 :].sum()) < least
+        return {name for name, which in DIVISORS.items() if poor[which].any()}
 
     found = _found(table, unknown, lambda T: T.sum() < math.sqrt(2) * count, tables, draws)
     whole, roc = tables.sum(0), np.empty((0, 2))
@@ -130,8 +131,10 @@ SHARES = ("accuracy", "auc", "rate", "recall", "specificity", "precision", "brie
 RANGES: dict[str, tuple[float, float]] = {name: (0.0, 1.0) for name in SHARES}  # noqa: C420
 RANGES |= {"coverage": (0.0, 1.0), "r2": (-math.inf, 1.0)}
 RANGES |= {name: (0.0, math.inf) for name in ("log_loss", "rmse", "mae", "pinball")}  # noqa: C420
-DIVISORS = {"auc": [0, 1], "recall": [1], "specificity": [0], "precision": [1]}
-"""For each metric the classes by whose counts it divides; where these may be noise alone, it is not reported."""
+POWERS = {"rmse": 2.0}  #: Intervals of these metrics are symmetric for a power of them, here the mean square.
+DIVISORS = {"auc": [0, 1], "recall": [1], "specificity": [0], "precision": [1, 2]}
+"""For each metric the counts that it needs, of negatives (0), positives (1) and records that are called positive (2);
+where one may be noise alone, the metric is not reported."""
 
 
 def of_classes(result: EvaluationResult) -> Found:
@@ -196,8 +199,8 @@ def of_numbers(result: EvaluationResult, lower: float, upper: float, quantile: b
         found = {"mae": unit * absolute, "mean_target": lower + unit * mean}
         if quantile:
             return {"pinball": unit * loss, "coverage": last, **found}
-        spread = np.maximum(last - mean**2, 1e-300)
-        return {"r2": 1 - loss / spread, "rmse": unit * np.sqrt(np.maximum(loss, 0)), **found}
+        spread, square = np.maximum(last - mean**2, 1e-300), np.maximum(loss, np.maximum(absolute, 0) ** 2)  # Jensen
+        return {"r2": 1 - loss / spread, "rmse": unit * np.sqrt(square), **found}
 
     mean, second = (draws.sum(1)[..., k] / plan.n for k in (-2, -1))
     flat = {"r2"} if not quantile and np.quantile(second - mean**2, 0.025) <= 0 else set[str]()
@@ -249,7 +252,9 @@ def _estimates(
         ends = np.full(3, math.nan)
         if name not in poor and math.isfinite(value):
             low, high = ranges.get(name.split("[")[0], (-math.inf, math.inf))
-            ends = np.clip(value + _spread(draws[name]) * np.array([0, -1, 1]), low, high)
+            power = POWERS.get(name, 1.0) if ranges else 1.0  # differences may be negative
+            spread = _spread(draws[name] ** power) * np.array([0, -1, 1])
+            ends = np.clip(value**power + spread, low, high) ** (1 / power)
         found[name] = Estimate(*ends.tolist())
     return found
 

@@ -161,6 +161,31 @@ def test_small_groups_and_rare_classes_are_not_known_and_no_content_raises() -> 
                 metrics.of_numbers(cells, -1.0, 1.0)
 
 
+def test_precision_needs_records_that_are_called_positive() -> None:
+    """A model that calls nobody positive: precision is noise over noise, and not known; recall is."""
+    generator = np.random.default_rng(0)
+    labels = (generator.random(4000) < 0.3).astype(int)
+    for seed in range(5):
+        found = metrics.of_scores(released(np.full(4000, -1.0), labels, 1.0, seed), lambda c: c).whole
+        assert not found["precision"].known
+        assert found["recall"].known
+
+
+def test_root_mean_squares_are_at_least_mean_absolutes_and_their_intervals_cover() -> None:
+    """Few records, where the noisy mean square is often negative; intervals are about the mean square."""
+    generator, covered = np.random.default_rng(0), []
+    for seed in range(60):
+        error = np.clip(generator.normal(0, 0.06, 400), -0.5, 0.5)
+        target = generator.uniform(0.5, 0.55, 400)
+        made = plan(400, PrivacyParams(1.0), classes=0)
+        values = np.column_stack([error**2, np.abs(error), target, target**2])
+        found = metrics.of_numbers(made.run(np.zeros((400, 1)), values, None, SeededSource(seed)), 0.0, 1.0).whole
+        assert found["rmse"].value >= found["mae"].value >= 0
+        assert found["rmse"].lower <= found["rmse"].value <= found["rmse"].upper
+        covered.append(found["rmse"].lower <= 0.06 <= found["rmse"].upper)
+    assert np.mean(covered) > 0.9
+
+
 def test_numbers_and_more_classes_without_noise() -> None:
     rng, n = np.random.default_rng(0), 50_000
     y, f = rng.uniform(0, 1, n), rng.uniform(0, 0.1, n)
