@@ -317,7 +317,7 @@ def test_models_that_were_stored_before_open_and_close_no_budget(monkeypatch: py
     stored = pickle.dumps(MODEL)
     with budget_context(epsilon=2) as budget:
         sent = pickle.dumps(MODEL)
-        for name, value in {"_open": [], "_sent": [], "_times": [0]}.items():
+        for name, value in {"_open": [], "_sent": [], "_since": [0, 0]}.items():
             monkeypatch.setattr(context, name, value)
         monkeypatch.setattr(os, "getppid", os.getpid)  # as in a worker
         for loaded in ([sent], [sent, stored], [stored]):

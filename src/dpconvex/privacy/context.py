@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -32,7 +32,11 @@ MOST_FORMS = 1000  #: Number of public forms whose fits are counted; beyond, the
 _open: list[Budget] = []  #: Budgets of all blocks that this process, or the one it was forked from, is inside of.
 _sent: list[Budget] = []
 """Budgets that were open in the parent process when it pickled the last of the estimators that arrived here."""
-_times = [0]  #: When it did so, nanoseconds since 1970: a model that was stored before a block has no say in it.
+_since = [time.time_ns(), 0]
+"""When the budgets of this process changed last, and those of the parent by the estimators that arrived, nanoseconds.
+
+A model that was stored before a block has no say in it; and an estimator is pickled the same twice, for its hashes.
+"""
 _counts: OrderedDict[tuple[Any, ...], tuple[int, Decimal, Decimal]] = OrderedDict()  #: Fits, epsilon, delta by form
 _lock = threading.Lock()
 
@@ -85,9 +89,14 @@ def budget_context(
         else:
             opened = Budget.open(budget.path if isinstance(budget, Budget) else Path(budget or ""))
         opened = Budget(opened.path.resolve())
-        _open.append(opened)
-        stack.callback(_open.remove, opened)
+        _change(_open.append, opened)
+        stack.callback(_change, _open.remove, opened)
         yield opened
+
+
+def _change(how: Callable[[Budget], None], budget: Budget) -> None:
+    how(budget)
+    _since[0] = max(time.time_ns(), _since[0] + 1)
 
 
 @final
@@ -164,15 +173,15 @@ class CarriesBudgets:
         """Pickle as usual, together with the paths of the open budgets."""
         make, arguments, *state = super().__reduce_ex__(protocol)
         files = tuple(str(budget.path) for budget in dict.fromkeys((*_open, *_sent)))
-        return _arrived, (os.getpid(), files, make, arguments, time.time_ns()), *state
+        return _arrived, (os.getpid(), files, make, arguments, _since[0]), *state
 
 
 def _arrived(process: int, files: tuple[str, ...], make: Any, arguments: tuple[Any, ...], when: int = 0) -> Any:
     """Rebuild an estimator; if the parent process sent it last, its budgets become `_sent`: others may have ended."""
     parents = os.getppid(), getattr(parent_process(), "pid", None)  # a fork server is not the process that sends
-    if process in parents and when >= _times[0]:
-        _times[0] = when
+    if process in parents and when >= _since[1]:
         _sent[:] = [budget for budget in (Budget(Path(file)) for file in files) if budget not in _open]
+        _since[:] = max(time.time_ns(), _since[0] + 1), when
     return make(*arguments)
 
 
