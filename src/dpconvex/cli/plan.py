@@ -97,7 +97,7 @@ def plan(
     if more:
         print_scaling(more)
     zero, scaled = loss_words(found[0])
-    print_text(f"\nTrivial loss ({zero}): {number(found[0].predicted_error.trivial)}.")
+    print_text(f"\nTrivial loss ({zero}): {number(found[0].predicted_error.trivial)}.{_hint(found[0])}")
     print_text(
         f"Excess loss: of the {risk_name(found[0])} {loss_name(found[0])} loss over that of the best model whose "
         f"coefficients have at most the planned norm{scaled}, on average over the noise. Above the trivial "
@@ -196,6 +196,12 @@ LOSS_WORDS = {
     "regression": ("always predicting the middle of the range", ", for a target scaled to a range of width 1"),
 }
 """By task of the loss: the answer of the zero vector, and the unit, as the end of a sentence."""
+
+
+def _hint(plan: LinearModelPlan) -> str:
+    """Return what to do where classes are not equally frequent; nothing if their shares are public, or do not help."""
+    alike = plan.problem.loss.usual.classes.size > 0
+    return " A constant loses less where a class is rare: if shares are published, give rates." if alike else ""
 
 
 def loss_words(plan: LinearModelPlan) -> tuple[str, str]:

@@ -41,6 +41,20 @@ def test_plan_table_fits_80_columns_and_marks_vacuous_plans(run: Any) -> None:
     assert "*  " in result.stdout
 
 
+def test_names_of_algorithms_are_whole_beside_long_notes(run: Any, tmp_path: Path) -> None:
+    columns = "".join(f"[columns.{name}]\nlower = 0\nupper = 1\n" for name in "xz")
+    text = f'confirmed = true\n[target]\nname = "y"\nclasses = ["a", "b"]\nRATES\n{columns}'
+    for rates, told in (("", False), ("rates = [0.95, 0.05]", True)):
+        (tmp_path / "s.toml").write_text(text.replace("RATES", rates))
+        shown = run("plan", "--rows", 300, "--schema", tmp_path / "s.toml", "--epsilon", 0.05, "--delta", 1e-6).stdout
+        assert max(map(len, shown.splitlines())) <= 80
+        assert "objective_perturbation  " in shown
+        assert ("if shares are published, give rates" in " ".join(shown.split())) != told
+        assert ("always predicting the public rates" in shown) == told
+    svc = run("plan", "--rows", 300, "--features", 3, "--epsilon", 1, "--model", "svc").stdout
+    assert "give rates" not in svc
+
+
 def test_plan_takes_a_schema_and_classes(run: Any, public_files: Path) -> None:
     words = ("plan", "--rows", 36_186, "--schema", public_files / "adult.toml", "--epsilon", 1)
     assert json.loads(run(*words, "--json").stdout)["plans"][0]["noise"] == "grouped"
