@@ -141,7 +141,6 @@ def _column(series: Series, ranges: bool) -> str:
     found: list[str] = []
     if not frames.is_float(values):
         found, values = distinct(values), None
-        parsed = frames.parse_numbers(frames.object_texts(np.array(found, dtype=object)))
         written = frames.texts_series(found)
         clock = hours(written)
         for form in DATE_FORMS:
@@ -149,9 +148,8 @@ def _column(series: Series, ranges: bool) -> str:
                 return head + _dates(dates, form, ranges, series.name, clock)
         if len(found) > 2 and np.mean(~np.isnan(clock)) >= MOSTLY:
             return head + _HOURS
-        if len(found) > 2 and len(parsed) - parsed.null_count >= MOSTLY * len(parsed):
-            missing = [text for text, value in zip(found, parsed, strict=True) if not value.is_valid]
-            values = parsed
+        if (values := _mostly_numbers(found)) is not None:
+            missing = [text for text, value in zip(found, values, strict=True) if not value.is_valid]
     if values is not None:
         numbers = _finite(values)
         if _is_id(series, numbers):
@@ -230,9 +228,8 @@ def _target(series: Series, ranges: bool) -> str:
     head, values = "[target]\n" + _line("name", series.name, read=False), frames.distinct_values(series)
     share = series.null_count() / max(1, len(series))
     if not frames.is_float(values):
-        texts = distinct(values)
-        parsed = frames.parse_numbers(frames.object_texts(np.array(texts, dtype=object)))
-        if len(texts) > 2 and len(parsed) - parsed.null_count >= MOSTLY * len(parsed):  # numbers but for a few cells
+        parsed = _mostly_numbers(distinct(values))
+        if parsed is not None:
             values, share = parsed, np.mean(np.isnan(frames.numbers(series, texts=True)))
     if share:
         counts = "the first class, or the middle of the range: leave them out of the file?"
@@ -250,6 +247,12 @@ def _target(series: Series, ranges: bool) -> str:
     if numeric and not boolean and len(found) > 2:
         note += f"# If they are numbers, not codes: lower = {found[0]} and upper = {found[-1]} in their place.{MARK}\n"
     return head + note + _line("classes", found, read=not boolean) + _RATES
+
+
+def _mostly_numbers(texts: list[str]) -> Any:
+    """Return distinct texts as arrow numbers, null where one is none; None if they are two or fewer, or mostly none."""
+    parsed = frames.parse_numbers(frames.object_texts(np.array(texts, dtype=object)))
+    return parsed if len(texts) > 2 and len(parsed) - parsed.null_count >= MOSTLY * len(parsed) else None
 
 
 def _left_out(head: str, reason: str) -> str:

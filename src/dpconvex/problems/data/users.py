@@ -73,9 +73,8 @@ class UserGroups:
             raise InvalidDataError("groups holds no records; at least 1 is needed")
         if names.dtype.kind in "OT":  # then cells of any kind, with texts of any length, can be compared
             codes: dict[str, int] = dict.fromkeys(_MISSING, 0)
-            found: Any = np.frompyfunc(lambda cell: codes.setdefault(_text(cell), len(codes)), 1, 1)(
-                names.astype(object)
-            )
+            number = np.frompyfunc(lambda cell: codes.setdefault(_text(cell), len(codes)), 1, 1)
+            found: Any = number(np.asarray(names, dtype=object))
             names = found.astype(np.intp)
             ranks = np.empty(len(codes), dtype=np.intp)
             ranks[[codes[text] for text in sorted(codes)]] = np.arange(len(codes))

@@ -144,9 +144,8 @@ class TypicalData:
     worth: float = field(default=1.0, kw_only=True)
     #: Squared coefficient, by direction, that takes predictions from where they start to the public rates, (g,); or 0.
     apart: Floats | float = field(default=0.0, kw_only=True)
-    rarity: float = field(
-        default=1.0, kw_only=True
-    )  #: Curvature at the public rates, over that where predictions start
+    #: Curvature at the public rates, over that where predictions start.
+    rarity: float = field(default=1.0, kw_only=True)
 
     @classmethod
     def of(
@@ -227,8 +226,10 @@ class TypicalData:
     def started(self, loss: LinearModelLoss, along: Floats) -> Self:
         """Return this with what `loss` says of rates; `along`: the constant's squared part in each direction."""
         told, start = loss.told, loss.rates
+        if told is None or start is None:
+            return self
         rarity = typical_curvature(loss.usual.as_told) / typical_curvature(loss.usual)
-        excess = 0.0 if told is None or start is None else float(np.dot(told, np.log(told) - np.log(start)))
+        excess = float(np.dot(told, np.log(told) - np.log(start)))
         return replace(self, apart=along * excess / max(self._excess(along), 1e-300), rarity=rarity)
 
     @property
@@ -301,7 +302,7 @@ def _with_constant(
     m = np.sqrt(np.append((count * off)[moved], mean.sum()))  # one direction of each cell has all of m
     h, vectors = eigh(np.diag(np.append(curvature[moved], 0.0)) + np.outer(m, m))
     found = np.diag(np.append(signals[moved], signal))
-    if loss.rates is not None and loss.as_told == loss:
+    if starts_as_told(loss):
         free = np.vstack((np.eye(len(m) - 1), -m[:-1] / m[-1]))
         found = free * signals[moved] @ free.T
     shares = np.column_stack((mixing[:, moved], mean / mean.sum())) @ np.square(vectors)
@@ -350,6 +351,11 @@ def squared_length(block: Block) -> float:
     if block.norm == "linf" or is_marked(block):
         return (1 if is_marked(block) else block.size) * block.bound**2 * math.fsum(ORDINARY.moments[block.values])
     return block.bound**2 * (1.0 if block.categorical else ORDINARY.ball_squared_length)
+
+
+def starts_as_told(loss: LinearModelLoss) -> bool:
+    """Return whether predictions start from public rates as the caller gave them."""
+    return loss.rates is not None and loss.as_told == loss
 
 
 def reach_share(domain: DataDomain, norm: BlockNorm) -> float:

@@ -26,6 +26,7 @@ from dpconvex.problems.linear.expected_risk import (
     TypicalData,
     curvature_and_worth,
     spectrum,
+    starts_as_told,
     surrogate_excess,
     typical_curvature,
 )
@@ -248,7 +249,7 @@ class ExpectedShapes:
             signal.append(np.einsum("ij,jk,ik->i", back, values, back))
             mixing.append(np.square(along))
             lengths.append(np.square(root @ along))
-        if loss.rates is not None and loss.as_told == loss:  # then parameters 0 predict the mean
+        if starts_as_told(loss):  # then parameters 0 predict the mean
             signal[-1] = np.zeros_like(signal[-1])
         units = np.repeat([learned] * len(self.vertices) + [unit] * bool(self.intercept), factor.ranks)
         h, which = np.concatenate(curvature), np.repeat(np.arange(len(curvature)), factor.ranks)
