@@ -1241,6 +1241,22 @@ MUTANTS = (
         ("tests/unit/estimators/test_weights.py::test_a_weight_of_zero_is_within_the_range_of_losses",),
     ),
     Mutant(
+        "an open quote joins lines where no cell may hold a line break",
+        "data/_csv_loops.py",
+        "starts, stops, comma) and breaks:",
+        "starts, stops, comma):",
+        "",
+        ("tests/unit/data/test_csv_file.py::test_a_line_joins_others_only_where_cells_may_hold_line_breaks",),
+    ),
+    Mutant(
+        "a schema's word on line breaks does not reach the reader",
+        "data/read.py",
+        "(schema.numeric_names, schema.line_breaks)",
+        "(schema.numeric_names, True)",
+        "",
+        ("tests/unit/data/test_csv_file.py::test_schemas_say_that_no_cell_holds_line_breaks",),
+    ),
+    Mutant(
         "a column's type decides how its cells are read",
         "data/frames.py",
         "    if not is_float(values) and texts:\n        values = parse_numbers(values)",

@@ -12,7 +12,9 @@ from dpconvex import _validate
 class _Later(ModuleType):
     def __getattr__(self, name: str) -> Any:
         _validate.installed("pyarrow")
-        return getattr(import_module(self.__name__), name)
+        found = getattr(import_module(self.__name__), name)
+        vars(self)[name] = found  # asked once
+        return found
 
 
 if TYPE_CHECKING:

@@ -23,6 +23,7 @@ from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.queries import evaluation
 from dpconvex.errors import CertificateError, InvalidDataError
 from dpconvex.estimators._digest import model_digest
+from dpconvex.estimators._intervals import MOST_PLANNING
 from dpconvex.estimators.base import FittedModel
 from dpconvex.estimators.evaluation import PrivateMetrics
 from dpconvex.estimators.persistence import CERTIFICATE, MODEL, load_model
@@ -32,7 +33,6 @@ from dpconvex.privacy.profiles import limited
 from dpconvex.randomness import BitSource, SeededSource, SystemSource
 
 REGISTERED = (estimators, exponential_mechanism, evaluation)  # importing these registers every planner of this package
-MOST_PLANNING = 12e6  # most computing, about microseconds, that one plan may take
 
 
 class UnknownSource(BitSource):

@@ -35,8 +35,6 @@ Assumptions
     schemas encode it: then the entries give all of ``E phi'' p p^T``, off its diagonal too.
 """
 
-# pyright: reportIncompatibleMethodOverride=false, reportIncompatibleVariableOverride=false
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -43,7 +43,7 @@ def evaluate(
     from dpconvex.estimators.persistence import load_model
     from dpconvex.privacy import PrivacyParams, Unit
 
-    estimator = load_model(model / _output.MODEL if model.is_dir() else model)
+    estimator = load_model(model)
     if estimator.schema is None or estimator.schema.target is None:
         raise InvalidDataError(f"{model}: the model has no schema to read tables with. Use private_metrics in Python")
     schema = estimator.schema

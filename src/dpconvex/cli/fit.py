@@ -227,7 +227,7 @@ def predict(
     from dpconvex.data import write_atomically
     from dpconvex.estimators.persistence import load_model
 
-    estimator = load_model(model / _output.MODEL if model.is_dir() else model)
+    estimator = load_model(model)
     if estimator.schema is None:
         raise InvalidDataError(f"{model}: the model has no schema to read tables with. Use it from Python")
     if proba and not hasattr(estimator, "predict_proba"):

@@ -9,7 +9,7 @@ import typer
 
 from dpconvex._arrow import pacsv
 from dpconvex.cli._options import Json
-from dpconvex.cli._output import METRICS, MODEL, number, one_line_errors, print_json, print_table, print_text
+from dpconvex.cli._output import METRICS, number, one_line_errors, print_json, print_table, print_text
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
 
@@ -23,7 +23,7 @@ def shapes(
     from dpconvex.estimators import AdditiveModel
     from dpconvex.estimators.persistence import load_model
 
-    fitted = load_model(model / MODEL if model.is_dir() else model)
+    fitted = load_model(model)
     if not isinstance(fitted, AdditiveModel):
         raise InvalidDataError(f"{model}: holds a {type(fitted).__name__}. Shapes are of --model additive")
     if csv:
@@ -60,7 +60,7 @@ def intervals(
     from dpconvex.estimators import WithIntervals
     from dpconvex.estimators.persistence import load_model
 
-    fitted = load_model(model / MODEL if model.is_dir() else model)
+    fitted = load_model(model)
     if not isinstance(fitted, WithIntervals):
         raise InvalidDataError(f"{model}: holds a {type(fitted).__name__}, which has no intervals")
     found = fitted.summary(level, joint=joint)
@@ -95,7 +95,7 @@ def export(
     from dpconvex.estimators.persistence import load_model
 
     _validate.choice("format", form, FORMATS)
-    fitted = load_model(model / MODEL if model.is_dir() else model)
+    fitted = load_model(model)
     if not isinstance(fitted, PrivateLinearModel):
         raise InvalidDataError(f"{model}: holds a {type(fitted).__name__}. Linear and additive models are exported")
     if form in ("onnx", "sklearn") and output is None:

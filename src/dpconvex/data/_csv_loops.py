@@ -2,7 +2,7 @@
 
 A cell is a pair of places (start, stop) in the text. A quoted cell starts after its quote, and its stop is negative.
 ``slots`` (columns of the header,) says where each column's cell is kept; -1: it is not needed. ``comma`` is the byte
-that separates cells.
+that separates cells. ``breaks``: a record may be several lines.
 """
 
 from numba import njit
@@ -13,11 +13,13 @@ _QUOTE, _LINE, _RETURN = 34, 10, 13
 
 
 @njit(cache=True)
-def locate(text: Array, place: int, slots: Array, starts: Array, stops: Array, comma: int) -> tuple[int, int]:
+def locate(
+    text: Array, place: int, slots: Array, starts: Array, stops: Array, comma: int, breaks: bool
+) -> tuple[int, int]:
     """Find the cells of the records from `place` on, at most ``len(starts)``; return how many, and where it stopped."""
     count = 0
     while count < len(starts) and place < len(text):
-        place = _record(text, place, slots, starts[count], stops[count], comma)
+        place = _record(text, place, slots, starts[count], stops[count], comma, breaks)
         count += 1
     return count, place
 
@@ -45,13 +47,13 @@ def gather(text: Array, starts: Array, stops: Array, ends: Array, out: Array) ->
 
 
 @njit(cache=True)
-def _record(text: Array, place: int, slots: Array, starts: Array, stops: Array, comma: int) -> int:
+def _record(text: Array, place: int, slots: Array, starts: Array, stops: Array, comma: int, breaks: bool) -> int:
     """Read one record; return where the next begins."""
     end = place
     while end < len(text) and text[end] != _LINE:
         end += 1
     last = _trimmed(text, place, end)
-    if _line(text, place, last, slots, starts, stops, comma):
+    if _line(text, place, last, slots, starts, stops, comma) and breaks:
         following = _lines(text, place, slots, starts, stops, comma)
         if following >= 0:
             return following

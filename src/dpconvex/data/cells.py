@@ -49,7 +49,7 @@ class CategoryCells(CellColumn):
     other: str = ""
 
     @property
-    def labels(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def labels(self) -> tuple[str, ...]:
         return self.categories + (self.other,) * bool(self.other)
 
     def encode(self, series: Series) -> Array:
@@ -97,7 +97,7 @@ class NumberCells(CellColumn):
         return cls(name, tuple(bins), missing, (), step)
 
     @property
-    def labels(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def labels(self) -> tuple[str, ...]:
         wide, ends = self._widths > 0, list(itertools.pairwise(self.edges))
         found = [f"[{a:g}, {b:g})" if on else f"{a:g}" for on, (a, b) in zip(wide, ends, strict=True)]
         found[-1] = f"{found[-1][:-1]}]" if wide[-1] else f"{self.edges[-1]:g}"
@@ -156,7 +156,7 @@ class OpenCells(CellColumn):
         return cls(name, _validate.integer(f"bins[{name!r}]", count, at_least=1), missing, step, within)
 
     @property
-    def labels(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def labels(self) -> tuple[str, ...]:
         return (*(f"bin {k + 1}" for k in range(self.bins)), *(MISSING,) * self.missing)
 
     def encode(self, series: Series) -> Array:

@@ -275,7 +275,7 @@ class NumericColumn(NumberColumn):
         raise InvalidParameterError("knots", found, what, "No two may be equal after the transform")
 
     @property
-    def values(self) -> BlockValues:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def values(self) -> BlockValues:
         likely = likely_values(self.lower, self.upper) if self.transform in ("none", "signed_log") else "any"
         return "binary" if self.levels == 2 else likely
 
@@ -307,7 +307,7 @@ class NumericColumn(NumberColumn):
         self.range.encode(cells, out)
 
     @property
-    def interval(self) -> tuple[float, float] | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def interval(self) -> tuple[float, float] | None:
         return None if self.indicator or self.transform != "none" else self.range.ends
 
     def within(self, found: NumberRange) -> "NumericColumn":

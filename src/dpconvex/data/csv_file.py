@@ -1,8 +1,8 @@
 """CSV files as columns of text. Any content is read, and hardly any content changes how other records are read.
 
 A reader that refuses malformed lines, or lets an open quote swallow what follows, makes exit code and number of records
-depend on one cell. Here the lines are the structure (docs, Threat model, CSV files: the rules, and why others stay as
-they are).
+depend on one cell. Here the lines are the structure (docs, Threat model, CSV files: the rules, why others stay as they
+are, and what a table whose cells hold line breaks must assume).
 
 The separator is the one of comma, semicolon, tab and bar that the header has most of outside of quotes: the header is
 public. Files may be compressed (``.gz``), and ``-`` is the standard input.
@@ -33,7 +33,9 @@ MOST_BYTES = 2**32  #: Largest size of an unpacked compressed file, and of the s
 _CELLS, _ROWS = 2**16, 64  # cells located at a time, which fit a cache, but at least this number of rows
 
 
-def csv_columns(path: str | PathLike[str], names: tuple[str, ...]) -> dict[str, pa.ChunkedArray]:
+def csv_columns(
+    path: str | PathLike[str], names: tuple[str, ...], line_breaks: bool = True
+) -> dict[str, pa.ChunkedArray]:
     """Return columns of a CSV file as text that may be no valid Unicode, ``large_string`` (n,) each."""
     from dpconvex.data._csv_loops import gather, locate
 
@@ -45,7 +47,7 @@ def csv_columns(path: str | PathLike[str], names: tuple[str, ...]) -> dict[str, 
     chunks: list[list[pa.Array]] = [[pa.array([], pa.large_string())] for _ in names]
     while place < len(text):
         starts, stops = np.empty((2, rows, len(names)), np.int64)
-        count, place = locate(text, place, slots, starts, stops, ord(comma))
+        count, place = locate(text, place, slots, starts, stops, ord(comma), line_breaks)
         starts, stops = starts[:count], stops[:count]
         ends = np.empty((len(names), count + 1), np.int64)
         cells = np.empty(int(np.sum(np.abs(stops) - starts)), np.uint8)

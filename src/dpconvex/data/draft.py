@@ -52,6 +52,7 @@ _HOURS = 'date = "hour"  # clock times, as hours of the day\nlower = 0\nupper = 
 _FOREIGN = (
     f"# Some texts are not UTF-8: convert the file first, as with iconv -f latin1 -t utf-8, and draft again.{MARK}\n"
 )
+_LINES = "# No cell holds a line break. Where none can, a line of a CSV file is a record, whatever stands in it.\n"
 _USER = '# user = "..."  # if people have several rows: the column that says whose row it is. Then remove it below.\n'
 
 
@@ -90,12 +91,17 @@ def draft_schema(table: IntoDataFrame, target: str | None = None, user: str | No
     frame = frames.open_table(table, named)
     if target is not None and target == user:
         raise SchemaError(f"the table's column {target!r} cannot be both target and user. Name another one")
-    parts = [_HEAD + (_user_hint(frame) if user is None else f"user = {format_value(user)}\n")]
+    lines = "" if any(map(_breaks, map(frame.get_column, frame.columns))) else _LINES + _line("line_breaks", False)
+    parts = [_HEAD + lines + (_user_hint(frame) if user is None else f"user = {format_value(user)}\n")]
     if target is not None:
         parts.append(_target(frame.get_column(target), ranges))
     parts += [_column(frame.get_column(name), ranges) for name in frame.columns if name not in named]
     text = "\n".join(parts)
     return _FOREIGN + text if "\ufffd" in text else text
+
+
+def _breaks(series: Series) -> bool:
+    return series.dtype == nw.String and bool(series.str.contains("\n", literal=True).any())
 
 
 def _user_hint(frame: nw.DataFrame[Any]) -> str:

@@ -61,10 +61,9 @@ def read_table(path: str | PathLike[str], schema: Schema | None = None, *, featu
     """
     _validate.installed("pyarrow", "numba")
     names = None if schema is None else schema.column_names(features_only)
-    numeric = None if schema is None else schema.numeric_names
-    tables = [(_read_parquet if _parquet(each) else _read_csv)(each, names, numeric) for each in _files(path)]
+    read = [_read_parquet(each, names) if _parquet(each) else _read_csv(each, names, schema) for each in _files(path)]
     try:
-        return tables[0] if len(tables) == 1 else pa.concat_tables(tables, promote_options="default")
+        return read[0] if len(read) == 1 else pa.concat_tables(read, promote_options="default")
     except pa.ArrowException:
         what = "the files differ in the types or names of their columns"
         raise InvalidDataError(f"{path}: {what}. Read them with a schema, or convert them") from None
@@ -190,9 +189,10 @@ def _parquet(path: str | PathLike[str]) -> bool:
     raise InvalidDataError(f"{path}: must be a regular file, and is a pipe or a device. Write the table to a file")
 
 
-def _read_csv(path: str | PathLike[str], names: tuple[str, ...] | None, numeric: frozenset[str] | None) -> pa.Table:
+def _read_csv(path: str | PathLike[str], names: tuple[str, ...] | None, schema: Schema | None) -> pa.Table:
     header, _, comma = csv_header(path)
-    columns: dict[str, Any] = dict(csv_columns(path, _checked_names(path, header, names)))
+    numeric, line_breaks = (None, True) if schema is None else (schema.numeric_names, schema.line_breaks)
+    columns: dict[str, Any] = dict(csv_columns(path, _checked_names(path, header, names), line_breaks))
     if numeric is None:
         none = pa.scalar(None, pa.large_string())
         columns = {k: pc.if_else(pc.equal(pc.binary_length(v), 0), none, v) for k, v in columns.items()}
@@ -219,7 +219,7 @@ def _parsed(columns: Mapping[str, Any], decimal: bool) -> dict[str, Any]:
     return found
 
 
-def _read_parquet(path: str | PathLike[str], names: tuple[str, ...] | None, numeric: frozenset[str] | None) -> pa.Table:
+def _read_parquet(path: str | PathLike[str], names: tuple[str, ...] | None) -> pa.Table:
     try:
         with pq.ParquetFile(path) as file:
             names = _checked_names(path, file.schema_arrow.names, names)

@@ -48,6 +48,8 @@ class Schema:
         Name of the column of sample weights.
     weight_cap : float, optional
         Public bound on them, needed with `weight`: larger weights are clipped to it.
+    line_breaks : bool
+        That cells of CSV files may hold line breaks. False: a line is a record, whatever stands in any line.
 
     Raises
     ------
@@ -65,6 +67,7 @@ class Schema:
         confirmed = true
         source = "Form 12, page 3"
         user = "person"
+        line_breaks = false             # in cells of CSV files; default: true
 
         [target]
         name = "income"
@@ -116,6 +119,7 @@ class Schema:
     source: str = ""
     weight: str | None = None
     weight_cap: float | None = None
+    line_breaks: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
@@ -123,8 +127,9 @@ class Schema:
             raise InvalidParameterError("columns", self.columns, "must hold at least one column")
         if self.user is not None:
             nonempty("user", self.user)
-        if not isinstance(self.confirmed, bool):
-            raise InvalidParameterError("confirmed", self.confirmed, "must be true or false")
+        for name in ("confirmed", "line_breaks"):
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidParameterError(name, getattr(self, name), "must be true or false")
         if not isinstance(self.source, str):
             raise InvalidParameterError("source", self.source, "must be text")
         if (self.weight is None) != (self.weight_cap is None):
@@ -174,7 +179,8 @@ class Schema:
     def to_toml(self) -> str:
         """The schema as the text of a schema file; `from_toml_text` gives an equal schema back."""
         rest = {key: getattr(self, key) for key in ("source", "user", "weight", "weight_cap")}
-        return format_schema(self.columns, self.target, self.confirmed, **rest)
+        line_breaks = None if self.line_breaks else False
+        return format_schema(self.columns, self.target, self.confirmed, **rest, line_breaks=line_breaks)
 
     def confirm(self) -> "Schema":
         """The same schema, confirmed."""

@@ -56,7 +56,8 @@ def parse_schema(
 ) -> tuple[tuple[AbstractColumn, ...], AbstractTarget | None, dict[str, Any]]:
     """Columns, target and the remaining fields of a schema file's content, or `SchemaError`."""
     content = dict(given)
-    _check_keys(where, content, {"confirmed", "columns"}, {"source", "user", "weight", "weight_cap", "target"})
+    optional = {"source", "user", "weight", "weight_cap", "line_breaks", "target"}
+    _check_keys(where, content, {"confirmed", "columns"}, optional)
     tables = _table(f"{where}: columns", content.pop("columns"))
     columns = tuple(_column(f"{where}: [columns.{format_key(name)}]", name, tables[name]) for name in tables)
     target = _target(f"{where}: [target]", content.pop("target")) if "target" in content else None
@@ -72,8 +73,8 @@ def _parts(toml: str) -> int:
 def format_schema(
     columns: Iterable[AbstractColumn], target: AbstractTarget | None, confirmed: bool, **rest: Any
 ) -> str:
-    """The text of a schema file; what is empty or None of the `rest` is left out."""
-    tables = [_lines({"confirmed": confirmed} | {key: value for key, value in rest.items() if value})]
+    """The text of a schema file; what is empty text or None of the `rest` is left out."""
+    tables = [_lines({"confirmed": confirmed} | {key: value for key, value in rest.items() if value or value is False})]
     if target is not None:
         tables.append("[target]\n" + _lines(target.to_dict()))
     tables += [f"[columns.{format_key(column.name)}]\n{_lines(column.to_dict())}" for column in columns]

@@ -50,7 +50,7 @@ class ClassTarget(AbstractTarget):
     rates: tuple[float, ...] | None = None
     _: KW_ONLY
     aliases: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)  #: other spellings of classes
-    labels = forwarded("classes")  # pyright: ignore[reportIncompatibleMethodOverride]
+    labels = forwarded("classes")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -90,7 +90,7 @@ class NumericTarget(AbstractTarget):
         set_fields(self, lower=float(within.lower), upper=float(within.upper))
 
     numeric: ClassVar[bool] = True
-    labels: ClassVar[tuple[str, ...]] = ()  # pyright: ignore[reportIncompatibleMethodOverride]
+    labels: ClassVar[tuple[str, ...]] = ()
 
     def encode(self, series: Series) -> Array:
         values = np.clip(numbers(self.clean(series), texts=True), self.lower, self.upper)
@@ -153,7 +153,7 @@ class UnrangedTarget(Unranged, AbstractTarget):
     """A numeric target whose range a fit finds."""
 
     name: str
-    labels: ClassVar[tuple[str, ...]] = ()  # pyright: ignore[reportIncompatibleMethodOverride]
+    labels: ClassVar[tuple[str, ...]] = ()
 
     def encode(self, series: Series) -> Array:
         return numbers(self.clean(series), texts=True)

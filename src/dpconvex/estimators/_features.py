@@ -101,7 +101,7 @@ class Scaled(FeatureMap):
     open: bool = False  #: Whether a fit finds the bounds, on a linear scale; until then columns stay unscaled
 
     @property
-    def domain(self) -> DataDomain:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def domain(self) -> DataDomain:
         ends = zip(self.lower.tolist(), self.upper.tolist(), strict=True)
         likely: Any = ("any" if self.open else likely_values(*each) for each in ends)  # as schemas do for a column
         runs = groupby(likely)
@@ -114,18 +114,18 @@ class Scaled(FeatureMap):
             return out if self.open else self._encoded(out, missing)
 
     @property
-    def unranged(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def unranged(self) -> tuple[int, ...]:
         return tuple(range(len(self.lower))) if self.open else ()
 
-    linear = unranged  # pyright: ignore[reportIncompatibleVariableOverride, reportAssignmentType]
+    linear = unranged  # pyright: ignore[reportAssignmentType]
 
     @property
-    def lookable(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def lookable(self) -> tuple[int, ...]:
         each = enumerate(zip(self.lower.tolist(), self.upper.tolist(), strict=True))
         return () if self.open else tuple(k for k, ends in each if worth_a_look(*ends))
 
     @property
-    def divisible(self) -> tuple[tuple[str, NumberRange, Step], ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def divisible(self) -> tuple[tuple[str, NumberRange, Step], ...]:
         ends = (NumberRange(float(self.lower[k]), float(self.upper[k])) for k in self.lookable)
         return tuple(("", each, (0.0, 0.0)) for each in ends)
 
@@ -158,7 +158,7 @@ class FromSchema(FeatureMap):
     cells_of = forwarded("schema")
 
     @property
-    def domain(self) -> DataDomain:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def domain(self) -> DataDomain:
         return DataDomain(tuple(column.block for column in self.schema.columns))
 
     @property
@@ -166,19 +166,19 @@ class FromSchema(FeatureMap):
         return len(self.schema.columns)
 
     @property
-    def unranged(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def unranged(self) -> tuple[int, ...]:
         return self._where(lambda column: not column.ranged)
 
     @property
-    def linear(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def linear(self) -> tuple[int, ...]:
         return self._where(lambda column: not column.ranged and column.transform == "none")
 
     @property
-    def lookable(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def lookable(self) -> tuple[int, ...]:
         return self._where(divisible)
 
     @property
-    def divisible(self) -> tuple[tuple[str, NumberRange, Step], ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def divisible(self) -> tuple[tuple[str, NumberRange, Step], ...]:
         every: Any = self.schema.columns
         return tuple((each.name, each.range, step_of(each)) for each in filter(divisible, every))
 

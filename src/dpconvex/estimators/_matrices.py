@@ -179,11 +179,11 @@ def clip_entries(X: Any, bound: float) -> Any:
     return out
 
 
-def same_length(X: Any, y: Array, what: str = "y", *, private: bool = False) -> None:
-    """Raise `InvalidDataError` unless each record has one `y` and there is a record; none is fine if `private`."""
-    if X.shape[0] != len(y) and private:
+def same_length(n: int, length: int, what: str = "y", *, private: bool = False) -> None:
+    """Raise `InvalidDataError` unless `n` records have one `what` each, and at least one unless `private`."""
+    if n != length and private:
         raise InvalidDataError(f"X and {what} must have one length")
-    if X.shape[0] != len(y):
-        raise InvalidDataError(f"X has {X.shape[0]} records and {what} has {len(y)}: they must agree")
-    if X.shape[0] < 1 and not private:
+    if n != length:
+        raise InvalidDataError(f"X has {n} records and {what} has {length}: they must agree")
+    if n < 1 and not private:
         raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")

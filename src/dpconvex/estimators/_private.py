@@ -23,7 +23,7 @@ class PrivateEstimator(CarriesBudgets, BaseEstimator):
                 value = _features.read_schema(value)
         super().__setattr__(name, value)
 
-    def _repr_html_(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def _repr_html_(self) -> str:
         found = vars(self).get("certificate_")
         return super()._repr_html_() + ("" if found is None else found._repr_html_())
 

@@ -185,7 +185,7 @@ class ShapeMap(FeatureMap):
         return tuple(k for k in logs if self.most[k] > SOUGHT and min(np.diff(_grid(self.columns[k]))) > 0)
 
     @property
-    def divisible(self) -> tuple[tuple[str, NumberRange, Step], ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def divisible(self) -> tuple[tuple[str, NumberRange, Step], ...]:
         return tuple((each.name, each.range, step_of(each)) for each in map(self.columns.__getitem__, self.lookable))
 
     def found(
@@ -209,7 +209,7 @@ class ShapeMap(FeatureMap):
             own[k] = tuple(float(cells[end]) for end in ends)
         return replace(self, columns=tuple(columns), knots=tuple(own), unranged=(), linear=(), placed=())
 
-    def place(  # pyright: ignore[reportIncompatibleVariableOverride]
+    def place(
         self, X: Floats, ranges: tuple[NumberRange, ...], knots: tuple[tuple[float, ...], ...], cut: Cut
     ) -> Floats:
         return self.found(ranges, self.parts(cut), knots).expand(self.cells(X, ranges, cut))
@@ -259,7 +259,7 @@ class ShapeMap(FeatureMap):
         return tuple((block, slice(end - block.size, end)) for block, end in zip(self.blocks, ends, strict=True))
 
     @cached_property
-    def domain(self) -> DataDomain:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def domain(self) -> DataDomain:
         return DataDomain(tuple(Block(block.size, "simplex", 1.0, block.name) for block in self.blocks))
 
     @property
@@ -331,18 +331,18 @@ class StraightLines(FeatureMap):
     shapes: ShapeMap
 
     @cached_property
-    def domain(self) -> DataDomain:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def domain(self) -> DataDomain:
         return Schema(tuple(replace(c, indicator=None) if c.numeric else c for c in self.shapes.columns)).domain()
 
     unranged = forwarded("shapes", "unranged")
     linear = forwarded("shapes", "linear")
     lookable = forwarded("shapes", "lookable")
-    divisible = forwarded("shapes", "divisible")  # pyright: ignore[reportIncompatibleMethodOverride]
+    divisible = forwarded("shapes", "divisible")
 
     def found(self, ranges: tuple[NumberRange, ...], parts: tuple[NumberRange, ...] = ()) -> "StraightLines":
         return self.shapes.found(ranges, parts).straight
 
-    def place(  # pyright: ignore[reportIncompatibleVariableOverride]
+    def place(
         self, X: Floats, ranges: tuple[NumberRange, ...], knots: tuple[tuple[float, ...], ...], cut: Cut
     ) -> Floats:
         return self.found(ranges, self.parts(cut)).expand(self.shapes.cells(X, ranges, cut))

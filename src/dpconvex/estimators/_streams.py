@@ -139,8 +139,8 @@ def count(records: Any) -> int:
     if isinstance(records, EncodedRows):
         return len(records)
     X, targets, groups = records
-    same_length(X, targets)
-    same_length(X, groups, "groups")
+    same_length(X.shape[0], len(targets))
+    same_length(X.shape[0], len(groups), "groups")
     return len(targets)
 
 

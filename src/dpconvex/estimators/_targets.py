@@ -208,7 +208,7 @@ def shares_of_cap(schema: Schema | None, X: Any, sample_weight: Any, cap: float 
 def packed(loss: LinearModelLoss, targets: Array, weights: Floats | None, cap: float | None) -> Floats:
     """Return targets with their weights (n,), which are 1 unless given."""
     weights = np.full(len(targets), _one(cap)) if weights is None else weights
-    same_length(targets, weights, "sample_weight", private=True)
+    same_length(len(targets), len(weights), "sample_weight", private=True)
     return cast(WeightedLoss, loss).packed(targets, weights)
 
 
@@ -219,7 +219,7 @@ def times_class(
     if class_weight is None:
         return weights
     shares = class_shares(class_weight, classes)[index]
-    same_length(shares, shares if weights is None else weights, "sample_weight", private=True)
+    same_length(len(shares), len(shares if weights is None else weights), "sample_weight", private=True)
     return shares * (_one(cap) if weights is None else weights)
 
 

@@ -420,11 +420,11 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateLinearRegressor):
     constraint: Any = field(init=False, default=None)
 
     @property
-    def _level(self) -> float | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def _level(self) -> float | None:
         return self.quantile if self.loss == "quantile" else None
 
     @property
-    def _own_score(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def _own_score(self) -> str:
         return {"huber": "absolute_error", "quantile": "pinball"}.get(self.loss, "squared_error")
 
     def _loss(self, width: float, reach: float) -> LinearModelLoss:

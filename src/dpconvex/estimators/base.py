@@ -25,7 +25,7 @@ from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import LARGEST, SMALLEST, Options, Plans
 from dpconvex.data import Schema
 from dpconvex.data.targets import PRIVATE
-from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _features, _matrices
 from dpconvex.estimators._digest import with_sources
 from dpconvex.estimators._features import FeatureMap, feature_map
@@ -252,7 +252,7 @@ class PrivateLinearModel(FittedModel, Exported):
         return None if cap is None else _validate.real("weight_cap", cap, at_least=SMALLEST, at_most=LARGEST)
 
     @property
-    def _weighs(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def _weighs(self) -> bool:
         return self._cap is not None or getattr(self, "class_weight", None) is not None
 
     def _weighted(self, loss: LinearModelLoss) -> LinearModelLoss:
@@ -362,7 +362,7 @@ class PrivateLinearModel(FittedModel, Exported):
         return self.records_per_user == PRIVATE
 
     @property
-    def _may_look(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def _may_look(self) -> bool:
         fixed = any(getattr(self, name) for name in IN_UNITS) or getattr(self, "inference", False) is not False
         usual = self.algorithm == "auto" and self.constants == "calibrated"
         return self._looks and usual and not fixed and not self._asks_users
@@ -386,11 +386,9 @@ class PrivateLinearModel(FittedModel, Exported):
     ) -> None:
         """Plan, run, and store what was released; predictions are ``middle + output_scale * z``."""
         declared = not self._relation.fixes_size
-        _matrices.same_length(encoded, targets, private=declared)
-        if groups is not None and groups.n_records != len(targets):
-            if declared:
-                raise InvalidDataError("X and groups must have one length: one label a record")
-            raise InvalidDataError(f"X has {len(targets)} records and groups has {groups.n_records}: they must agree")
+        _matrices.same_length(encoded.shape[0], len(targets), private=declared)
+        if groups is not None:
+            _matrices.same_length(len(targets), groups.n_records, "groups", private=declared)
         if self._weighs:
             targets = packed(self._weighted(loss), targets, weights, self._cap)
         n, unit = (len(targets), Unit.RECORD) if groups is None else (groups.n_users, Unit.USER)

@@ -43,7 +43,7 @@ class PrivateLinearClassifier(_targets.Classifier, PrivateLinearModel):
     classes_: Array = field(init=False)
     _scores: ClassVar[tuple[str, ...]] = ("error_rate",)
     _own_score: ClassVar[str] = "error_rate"
-    output_scale: ClassVar[float] = 1.0  # pyright: ignore[reportIncompatibleMethodOverride]
+    output_scale: ClassVar[float] = 1.0
 
     @abstractmethod
     def _loss(self, n_classes: int) -> LinearModelLoss:

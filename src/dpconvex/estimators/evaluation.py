@@ -276,7 +276,7 @@ def fit_and_evaluate(
     if users is None:
         parts, labels = (order[held:], order[:held]), (None, None)
     else:
-        of_record = users.spread(place.astype(np.float64)).astype(np.int64)
+        of_record = place[users.codes]
         parts = (np.flatnonzero(of_record >= held), np.flatnonzero(of_record < held))
         labels = (of_record[parts[0]], of_record[parts[1]])
     model._ready, model._paid = plan, paid

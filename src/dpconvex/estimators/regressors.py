@@ -220,11 +220,11 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         return TargetRange(found[0].lower, found[0].upper) if found else self._declared()
 
     @property
-    def _finds_target(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def _finds_target(self) -> bool:
         return _targets.finds_range(self.target_bounds, self.schema)
 
     @property
-    def _may_look(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def _may_look(self) -> bool:
         if not super()._may_look or any(getattr(self, name, None) for name in IN_UNITS) or self._finds_target:
             return False
         bounds = self._declared()
@@ -421,7 +421,7 @@ class PrivateQuantileRegressor(PrivateLinearRegressor):
     quantile: float = 0.5
     smoothing: float | None = None
 
-    _level = forwarded("quantile")  # pyright: ignore[reportIncompatibleVariableOverride]
+    _level = forwarded("quantile")
 
     def _loss(self, width: float, reach: float) -> LinearModelLoss:
         share = DEFAULT_SMOOTHING

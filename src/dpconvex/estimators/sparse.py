@@ -262,7 +262,7 @@ class PrivateSparseClassifier(_targets.FromLogits, _targets.Classifier, PrivateS
 
     effect: ClassVar[str] = "log-odds"
     default_radius: ClassVar[float] = 3.0
-    output_scale: ClassVar[float] = 1.0  # pyright: ignore[reportIncompatibleMethodOverride]
+    output_scale: ClassVar[float] = 1.0
 
     _: KW_ONLY
     classes: Any = None

@@ -24,7 +24,7 @@ from dpconvex.data.table_cells import Bins, TableCells
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._descriptions import RELEASED, SEED, with_shared
 from dpconvex.estimators._features import checked_schema
-from dpconvex.estimators._matrices import user_labels
+from dpconvex.estimators._matrices import same_length, user_labels
 from dpconvex.estimators._private import PrivateEstimator
 from dpconvex.estimators._streams import open_users
 from dpconvex.privacy import PrivacyParams, Unit
@@ -242,8 +242,7 @@ class PrivateSyntheticData(PrivateEstimator):
             labels = user_labels(schema.user_labels(X) if groups is None else groups)
             users = UserGroups.of(labels, empty=not self._relation.fixes_size)  # else an error would tell of records
         if users is not None:
-            if users.n_records != rows:
-                raise InvalidDataError("X and groups must have one length: one label a record")
+            same_length(rows, users.n_records, "groups", private=True)
             public, unit = users.n_users, Unit.USER
         n, privacy = self._promise(public, unit)
         cells = self._cells(n, privacy)

@@ -92,10 +92,10 @@ class IndependentNormals(NoiseLaw):
     """Independent normal coordinates with the given standard deviations, (dim,)."""
 
     deviations: Floats
-    name: ClassVar[str] = "gaussian"  # pyright: ignore[reportIncompatibleVariableOverride]
+    name: ClassVar[str] = "gaussian"
 
     @property
-    def dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def dim(self) -> int:
         return len(self.deviations)
 
     @property
@@ -123,10 +123,10 @@ class FactoredNoise(NoiseLaw):
     factor: Factor
     name = forwarded("base", "name")  #: Name of the law on the old coordinates, in whose norm records are measured
     dim = forwarded("factor", "rank")
-    uniforms = forwarded("base", "uniforms")  # pyright: ignore[reportIncompatibleMethodOverride]
+    uniforms = forwarded("base", "uniforms")
 
     @cached_property
-    def coordinate_variances(self) -> Floats:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def coordinate_variances(self) -> Floats:
         return self.factor.matrix.power(2).T @ self.base.contrast_variances
 
     def transform(self, uniforms: Sequence[Any]) -> list[Any]:
@@ -159,7 +159,7 @@ class L2Norm(NoiseNorm):
     """The Euclidean norm; noise has a uniform direction and a radius of law Gamma(dim), so it is no Laplace vector."""
 
     dim: int
-    name: ClassVar[str] = "l2"  # pyright: ignore[reportIncompatibleVariableOverride]
+    name: ClassVar[str] = "l2"
 
     def __post_init__(self) -> None:
         _validate.integer("dim", self.dim, at_least=1)
@@ -283,11 +283,11 @@ class GroupedNorm(NoiseNorm):
         return cls._of(shapes, np.zeros(len(shapes.sizes), dtype=np.int64), np.ones(1), "block_max")
 
     @property
-    def absolute(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def absolute(self) -> bool:
         return not self.centered.any()
 
     @cached_property
-    def dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def dim(self) -> int:
         return int(self.sizes.sum())
 
     def __call__(self, v: Floats) -> Floats:
@@ -311,7 +311,7 @@ class GroupedNorm(NoiseNorm):
         return math.fsum(self._group_maxima(widths / self.half_widths) * self.weights) * grouping.UP
 
     @cached_property
-    def coordinate_variances(self) -> Floats:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def coordinate_variances(self) -> Floats:
         """``(D+1)(D+2)/a^2`` times ``2 s^2/((d+1)(d+2))`` (l1) or ``s^2/(d+2)`` (l2): block of d columns, group of D.
 
         Centered: the latter is (2.1) of the docs, Additive models, over d; covariances have ``(d I - 1 1^T)/(d - 1)``.

@@ -68,7 +68,7 @@ class LogisticLoss(TwoClasses, base.SmoothLoss):
             object.__setattr__(self, "rate", _validate.shares("rate", (1 - self.rate, self.rate), 2)[1])
 
     @property
-    def classes(self) -> Floats:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def classes(self) -> Floats:
         """Targets of both classes; none with a cap or a rate."""
         return np.array([-1.0, 1.0] if self.cap == 1 and self.rate is None else [])
 
@@ -92,13 +92,13 @@ class LogisticLoss(TwoClasses, base.SmoothLoss):
         return math.copysign(math.log(s) - math.log1p(-s), rate - 0.5)
 
     @property
-    def curvature_bound(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def curvature_bound(self) -> float:
         """``a (1 - a)`` at the slope ``a = 1/2``, or at the cap, or where it bends, if that is smaller."""
         most = self._straight
         return 0.25 if most >= 0.5 else _rounding.product_up(most, math.nextafter(1 - most, 1.0))
 
     @property
-    def self_concordance(self) -> float | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def self_concordance(self) -> float | None:
         """1 without a cap (``a (1 - a) <= 1 - a``), else None if curvature jumps to 0 at the cap."""
         return 1.0 if self.cap == 1 else _rounding.widen_up(self._rate * self.cap) if self._bends else None
 
@@ -117,7 +117,7 @@ class LogisticLoss(TwoClasses, base.SmoothLoss):
         return 3 * (1 - self._straight)
 
     @cached_property
-    def value_at_zero(self) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def value_at_zero(self) -> float:
         """Log 2; less if the cap is below 1/2; with a rate, that of the rarer class. Plans ask often."""
         return _rounding.widen_up(float(self.value(np.zeros(2), np.array([-1.0, 1.0])).max()))
 
@@ -131,7 +131,7 @@ class LogisticLoss(TwoClasses, base.SmoothLoss):
         return rate if self.cap == 1 else {"slope_cap": self.cap, **rate}
 
     @cached_property
-    def rates(self) -> tuple[float, ...] | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def rates(self) -> tuple[float, ...] | None:
         """Shares that predictions start from: the public ones, the rarer class not below `RAREST`."""
         if self.rate is None or self.exact:
             return self.told
@@ -139,7 +139,7 @@ class LogisticLoss(TwoClasses, base.SmoothLoss):
         return 1 - start, start
 
     @property
-    def told(self) -> tuple[float, ...] | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def told(self) -> tuple[float, ...] | None:
         return None if self.rate is None else (1 - self.rate, self.rate)
 
     @property
@@ -261,7 +261,7 @@ class SoftmaxLoss(base.SmoothLoss):
             object.__setattr__(self, "rates", _validate.shares("rates", self.rates, self.n_classes))
 
     @property
-    def classes(self) -> Floats:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def classes(self) -> Floats:
         """Targets of all classes; none with a cap or rates."""
         return np.arange(float(self.n_classes) if self.cap == 1 and self.rates is None else 0)
 
@@ -270,16 +270,16 @@ class SoftmaxLoss(base.SmoothLoss):
         return logs - logs.mean(-1, keepdims=True)
 
     @property
-    def slope_bound(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def slope_bound(self) -> float:
         root = math.sqrt(2.0)  # this float lies above the square root
         return root if self.cap == 1 else _rounding.product_up(root, self.cap)
 
     @property
-    def slope_bound_l1(self) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def slope_bound_l1(self) -> float:
         return 2.0 * self.cap
 
     @property
-    def curvature_bound(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def curvature_bound(self) -> float:
         """1/2, attained by two classes of probability 1/2, or the trace."""
         return min(0.5, self.curvature_trace)
 
@@ -297,7 +297,7 @@ class SoftmaxLoss(base.SmoothLoss):
         return self.best_constant(np.ones(self.n_classes) if self.rates is None else np.array(self.rates))
 
     @property
-    def curvature_rank(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def curvature_rank(self) -> int:
         return self.n_classes - 1
 
     @property
@@ -316,7 +316,7 @@ class SoftmaxLoss(base.SmoothLoss):
         return 2.0 if self.n_classes == 2 else 4.0
 
     @cached_property
-    def value_at_zero(self) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def value_at_zero(self) -> float:
         """Loss of the rarest class at the start; without rates and cap the logarithm of the number of classes."""
         rates = self.rates or (1 / self.n_classes,)
         if self.cap == 1:

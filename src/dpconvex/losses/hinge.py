@@ -21,7 +21,7 @@ class HingeLoss(TwoClasses, base.PiecewiseLinearLoss):
 
     name = "hinge"
     slope_bound = 1.0
-    value_at_zero = 1.0  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    value_at_zero = 1.0  # pyright: ignore[reportAssignmentType]
 
     def slope_interval(self, y: Floats) -> tuple[Floats, Floats]:
         return np.minimum(-y, 0.0), np.maximum(-y, 0.0)
@@ -55,7 +55,7 @@ class SmoothedHingeLoss(TwoClasses, base.SmoothLoss):
         _validate.real("center", self.center, at_least=-1e100, at_most=1e100)
 
     @property
-    def curvature_bound(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def curvature_bound(self) -> float:
         return _rounding.ratio_up(1.0, self.width)
 
     @property
@@ -79,7 +79,7 @@ class SmoothedHingeLoss(TwoClasses, base.SmoothLoss):
         return base.Spline(-1.0, 0.0, self.width, self.saturating)
 
     @property
-    def self_concordance(self) -> float | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def self_concordance(self) -> float | None:
         return self._piece.self_concordance
 
     @property

@@ -69,7 +69,7 @@ class SquaredLoss(_NumericLoss, base.SmoothLoss):
             _validate.real("prediction_bound", self.prediction_bound, at_least=least, at_most=most, remedy=remedy)
 
     @property
-    def slope_bound(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def slope_bound(self) -> float:
         if self.prediction_bound == math.inf:
             return math.inf
         return _rounding.sum_up((self.prediction_bound, self.target_bound))
@@ -111,11 +111,11 @@ class ResidualSplineLoss(_WideLoss):
         """The slopes ``lower < 0 < upper`` and the ``width``."""
 
     @property
-    def slope_bound(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def slope_bound(self) -> float:
         return max(-self.spline.lower, self.spline.upper)
 
     @property
-    def curvature_bound(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def curvature_bound(self) -> float:
         return _rounding.ratio_up(1.0, self.spline.width)
 
     self_concordance = forwarded("spline", "self_concordance")
@@ -302,7 +302,7 @@ class AbsoluteLoss(_NumericLoss, base.PiecewiseLinearLoss):
     slope_bound = 1.0
 
     target_bound: float = math.inf  #: targets are clipped to it; `value_at_zero` is infinite without it
-    value_at_zero = forwarded("target_bound")  # pyright: ignore[reportIncompatibleMethodOverride]
+    value_at_zero = forwarded("target_bound")
 
     def slope_interval(self, y: Floats) -> tuple[Floats, Floats]:
         return np.full_like(y, -1.0), np.ones_like(y)
@@ -326,7 +326,7 @@ class PinballLoss(_NumericLoss, base.PiecewiseLinearLoss):
         super().__post_init__()
 
     @property
-    def slope_bound(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def slope_bound(self) -> float:
         return max(self.quantile, 1.0 - self.quantile)
 
     @property

@@ -10,8 +10,6 @@ weight, for neighbors that differ in features, target and weight. Not kept: that
 (`CurvatureLaw.SOFTMAX`), and that a loss of the margin is never below its smallest value (`sides` is 2).
 """
 
-# pyright: reportIncompatibleMethodOverride=false, reportIncompatibleVariableOverride=false
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property

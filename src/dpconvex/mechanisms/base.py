@@ -62,7 +62,7 @@ class Mechanism(Planned, Generic[Output]):
 
     @property
     @abstractmethod
-    def event(self) -> Event:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def event(self) -> Event:
         """The privacy event of one use."""
 
     @abstractmethod
@@ -95,11 +95,11 @@ class FailureAllowance(Planned):
         _validate.real("probability", self.probability, above=0.0, below=1.0)
 
     @property
-    def sensitivity(self) -> Sensitivity:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def sensitivity(self) -> Sensitivity:
         return Sensitivity(1.0, "none", self.lemma, unit=self.unit)  # no value is released
 
     @property
-    def event(self) -> FailureProbability:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def event(self) -> FailureProbability:
         return FailureProbability(self.probability)
 
     def exact_bits(self, source: BitSource) -> bool:

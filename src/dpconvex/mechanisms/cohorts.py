@@ -116,9 +116,9 @@ class CohortMean(GuardedMean):
     missed: float  #: planned probability that a cohort of users who are alike fails
     unit: Unit = Unit.USER
     name: ClassVar[str] = "robust mean of cohorts"
-    lemma: ClassVar[str] = SUM_LEMMA  # pyright: ignore[reportIncompatibleVariableOverride]
+    lemma: ClassVar[str] = SUM_LEMMA
     count = forwarded("cohorts", "count")
-    reach = forwarded("cohorts", "reach")  # pyright: ignore[reportIncompatibleMethodOverride]
+    reach = forwarded("cohorts", "reach")
 
     @property
     def passing(self) -> int:
@@ -127,7 +127,7 @@ class CohortMean(GuardedMean):
         return sum(constants[n] for n in self.cohorts.sizes.tolist())
 
     @cached_property
-    def event(self) -> GuardedGaussianNoise:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def event(self) -> GuardedGaussianNoise:
         margin = self.threshold * (1 - 1e-12)
         one = exact.enlarged(1.0)
         return GuardedGaussianNoise("gaussian", one, self.score_sigma, margin, 0.0, one, self.sigma)

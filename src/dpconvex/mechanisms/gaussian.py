@@ -148,7 +148,7 @@ class SampledGaussian(Planned):
         _ = self.event  # its checks are ours
 
     @property
-    def event(self) -> PoissonSteps:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def event(self) -> PoissonSteps:
         """All steps together; the enlarged sensitivity, twice it for two centers, covers rounding to the grid."""
         return PoissonSteps(self.rate, self.steps, self.step.event)
 

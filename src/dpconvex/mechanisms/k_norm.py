@@ -65,7 +65,7 @@ class NormNoiseMechanism(NormExponential):
     Sarwate 2011, "Differentially private empirical risk minimization", and Lowy and Razaviyayn, Lemma B.3 (moments).
     """
 
-    norm: NoiseNorm  #: of dimension d; values have shape (d,)  # pyright: ignore[reportIncompatibleVariableOverride]
+    norm: NoiseNorm  #: of dimension d; values have shape (d,)
     sensitivity: Sensitivity  #: sensitivity in this norm: its `norm` is `norm.name`
     epsilon: float  #: epsilon of one release, positive
     name: ClassVar[str] = "norm-exponential noise"
@@ -119,7 +119,7 @@ class JointHistogram(NormExponential):
         return DataDomain(tuple(Block(count, "simplex", 1.0) for count in self.cells), intercept=1.0)
 
     @cached_property
-    def norm(self) -> GroupedNorm:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def norm(self) -> GroupedNorm:
         """The cheapest grouped norm of the columns."""
         sizes = np.array(self.cells)
         every = GroupedNorm.for_domain(self.domain)  # its last block is the constant, which is not counted
@@ -128,7 +128,7 @@ class JointHistogram(NormExponential):
         return GroupedNorm(sizes, ones, groups.reshape(-1), every.weights[used], "grouped", centered=ones > 0)
 
     @cached_property
-    def sensitivity(self) -> Sensitivity:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def sensitivity(self) -> Sensitivity:
         """``2 X_K``, the largest length of the change."""
         value = _rounding.product_up(2.0, _rounding.sum_up(self.norm.weights.tolist()))
         return Sensitivity(value, "grouped", LEMMA, unit=self.unit)
@@ -156,10 +156,10 @@ class WishartDifference(NoiseLaw):
     """
 
     size: int  #: number q of rows
-    name: ClassVar[str] = "nuclear"  # pyright: ignore[reportIncompatibleVariableOverride]
+    name: ClassVar[str] = "nuclear"
 
     @property
-    def dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def dim(self) -> int:
         return self.size * (self.size + 1) // 2
 
     @property
@@ -202,7 +202,7 @@ class MatrixNoiseMechanism(NormExponential):
         _ = self.step
 
     @cached_property
-    def norm(self) -> WishartDifference:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def norm(self) -> WishartDifference:
         return WishartDifference(self.size)
 
 

@@ -56,7 +56,7 @@ class NormObjectiveNoise(ObjectiveNoise):
 
     norm: NoiseLaw  #: norm of the parameter vector of one output
     # The event fixes the scale of the noise.
-    event: PureObjectivePerturbation  # pyright: ignore[reportIncompatibleVariableOverride]
+    event: PureObjectivePerturbation
     sensitivity: Sensitivity  #: sensitivity of the summed gradients in this norm
     name: ClassVar[str] = "objective perturbation, norm-exponential"
     exact_bits = exact_as_reals
@@ -79,7 +79,7 @@ class GaussianObjectiveNoise(ObjectiveNoise):
     # Deviations (dim,) per coordinate of the model, at `event.sigma = 1` (all ones, or `gaussian_block_weights`)
     standard_deviations: Floats
     # The event fixes sigma, and through `rho` the ratio of the solver's radius to the output noise.
-    event: GaussianObjectivePerturbation  # pyright: ignore[reportIncompatibleVariableOverride]
+    event: GaussianObjectivePerturbation
     sensitivity: Sensitivity  #: sensitivity of the summed gradients: `"l2"` in units of the standard deviations
     factor: Factor | None = None  #: factor F of the term ``F^T b`` with independent b; None: the term is b
     curvature: GaussianMechanism | None = None  #: noise of a curvature at the released parameters, in the same event

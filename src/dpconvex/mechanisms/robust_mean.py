@@ -67,7 +67,7 @@ class GuardedMean(Planned):
     sigma: float
     unit: Unit
     lemma: str
-    event: GuardedGaussianNoise  # pyright: ignore[reportIncompatibleVariableOverride]
+    event: GuardedGaussianNoise
     missed: float = 0.0  #: planned share of points that are left out although all are alike
     noise_factor = 1.0  #: factor by which left out points raise the noise, in root mean square
     exact_bits = exact_as_source
@@ -86,7 +86,7 @@ class GuardedMean(Planned):
         """As `release`, without an entry: for a caller that has entered an event that covers this use."""
 
     @property
-    def sensitivity(self) -> Sensitivity:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def sensitivity(self) -> Sensitivity:
         """1, in units of `unit_length`."""
         return Sensitivity(1.0, "l2", UNIT_LEMMA + self.lemma, unit=self.unit)
 
@@ -178,7 +178,7 @@ class RobustMean(OneTest):
     sigma: float  #: standard deviation of the mean's noise, in units of its sensitivity
     unit: Unit = Unit.USER
     name: ClassVar[str] = "robust mean"
-    lemma: ClassVar[str] = "user-level robust mean, Lemma 2 (h-index)"  # pyright: ignore[reportIncompatibleVariableOverride]
+    lemma: ClassVar[str] = "user-level robust mean, Lemma 2 (h-index)"
 
     def __post_init__(self) -> None:
         if not self.count / 2 <= self.low < self.high < self.passing <= self.count:
@@ -196,12 +196,12 @@ class RobustMean(OneTest):
         return float(kappa(self.count, self.passing, np.array(self.low), np.array(self.high)))
 
     @cached_property
-    def event(self) -> GuardedGaussianNoise:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def event(self) -> GuardedGaussianNoise:
         one = exact.enlarged(1.0)
         return GuardedGaussianNoise("gaussian", one, self.score_sigma, self.margin, 0.0, one, self.sigma)
 
     @cached_property
-    def score_noise(self) -> GaussianMechanism:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def score_noise(self) -> GaussianMechanism:
         lemma = "one point changes the h-index by at most 1 (Lemma 1)"
         return GaussianMechanism(Sensitivity(1.0, "absolute", lemma, unit=self.unit), self.score_sigma, 1)
 

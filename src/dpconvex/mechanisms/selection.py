@@ -216,7 +216,7 @@ class BestOfRepeats(Planned):
 
     sensitivity: Sensitivity  #: sensitivity of a score before its noise, `"absolute"`
     # The cost of a run, and the law of the number of runs.
-    event: RepeatedSelection  # pyright: ignore[reportIncompatibleVariableOverride]
+    event: RepeatedSelection
     name: ClassVar[str] = "best of a secret number of runs"
     exact_bits = exact_as_reals  # the number of runs follows its law exactly; runs have their own `exact_bits`
 

@@ -83,7 +83,7 @@ class VertexSampling(Planned):
         return VertexDraws(largest, self.draws, squares)
 
     @property
-    def event(self) -> VertexDraws | PureMechanism:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def event(self) -> VertexDraws | PureMechanism:
         """`charged`, or the sum of the enlarged ranges."""
         if self.range_sum is None:
             return self.charged

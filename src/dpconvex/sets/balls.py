@@ -155,7 +155,7 @@ class Ellipsoid(ConvexSet):
         return out
 
     @property
-    def normal_rounding(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def normal_rounding(self) -> float:
         """The square of the condition number."""
         axes = self._axes[1]
         return float(axes[0] / axes[-1]) ** 2

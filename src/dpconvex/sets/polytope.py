@@ -53,7 +53,7 @@ class Polytope(ConvexSet):
         set_fields(self, radius=_rounding.widen_up(furthest), diameter=_rounding.widen_up(apart))
 
     @property
-    def projection_error(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def projection_error(self) -> float:
         """A thousand roundings, because of the smallest singular value (see `normals`)."""
         return 1e-12 * self.radius
 

@@ -140,7 +140,7 @@ class Section(ConvexSet):
         set_fields(self, radius=min(self.whole.radius, widest), diameter=most)
 
     @property
-    def projection_error(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def projection_error(self) -> float:
         return self.whole.projection_error + 1e-14 * self.radius
 
     def _holds(self, w: Floats, tolerance: float) -> Any:

@@ -35,10 +35,10 @@ class Guaranteed(Solver):
 
     fast: Solver
     guaranteed: Solver  #: a solver with a step bound that holds for every data set
-    last = forwarded("guaranteed")  # pyright: ignore[reportIncompatibleMethodOverride]
+    last = forwarded("guaranteed")
 
     @property
-    def only_sums(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def only_sums(self) -> bool:
         return self.fast.only_sums and self.guaranteed.only_sums
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:

@@ -67,9 +67,9 @@ class AdasspPlan(LinearModelPlan):
     noise_name: str = "gaussian"
     constants: str = "paper"
     algorithm: ClassVar[str] = "sufficient_statistics"
-    theorem = "AdaSSP (Wang 2018, Algorithm 2) for replaced records: three Gaussian mechanisms, composed."  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
-    assumptions = (Assumption("targets lie within their bound", "each is clipped before anything is computed"),)  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
-    only_sums = forwarded("problem", "only_sums")  # pyright: ignore[reportIncompatibleMethodOverride]
+    theorem = "AdaSSP (Wang 2018, Algorithm 2) for replaced records: three Gaussian mechanisms, composed."  # pyright: ignore[reportAssignmentType]
+    assumptions = (Assumption("targets lie within their bound", "each is clipped before anything is computed"),)  # pyright: ignore[reportAssignmentType]
+    only_sums = forwarded("problem", "only_sums")
 
     @property
     def largest_ridge(self) -> float:

@@ -59,7 +59,7 @@ class GradientScorePlan(NetPlan[P]):
         return 1 / (phase.truncation.curvature(problem.loss, problem.domain.l2) + phase.l2)
 
     @cached_property
-    def noises(self) -> tuple[tuple[ReportNoisyMax, ...], ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def noises(self) -> tuple[tuple[ReportNoisyMax, ...], ...]:
         """What selects in each phase."""
         found: list[tuple[ReportNoisyMax, ...]] = []
         for phase in self.phases:

@@ -55,14 +55,14 @@ class GroupPrivacy(Event):
     size: int
     record: Event
     kind: ClassVar[str] = "group_privacy"
-    claimed_sensitivity = forwarded("record", "claimed_sensitivity")  # of one record  # pyright: ignore[reportIncompatibleMethodOverride]
+    claimed_sensitivity = forwarded("record", "claimed_sensitivity")  # of one record
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "record", inner_event("record", self.record, Event))
         _validate.integer("size", self.size, at_least=1)
 
     @property
-    def pure_epsilon(self) -> Fraction | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def pure_epsilon(self) -> Fraction | None:
         pure = self.record.pure_epsilon
         return None if pure is None else self.size * pure
 
@@ -97,7 +97,7 @@ class GroupPrivacyPlan(LinearModelPlan):
     l2 = forwarded("inner", "l2")
     constants = forwarded("inner", "constants")
     noise_name = forwarded("inner", "noise_name")
-    coefficient_deviation = forwarded("inner", "coefficient_deviation")  # pyright: ignore[reportIncompatibleMethodOverride]
+    coefficient_deviation = forwarded("inner", "coefficient_deviation")
 
     @property
     def predicted_error(self) -> PredictedError:
@@ -105,7 +105,7 @@ class GroupPrivacyPlan(LinearModelPlan):
         return replace(error, source=f"group privacy for {self.cap} records through: {error.source}")
 
     @cached_property
-    def releases(self) -> tuple[Release, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def releases(self) -> tuple[Release, ...]:
         return tuple(self._grouped(release) for release in self.inner.releases)
 
     def _grouped(self, release: Release) -> Release:

@@ -66,7 +66,7 @@ class LocalizedMechanismPlan(NetPlan[P]):
     compares_values: ClassVar[bool] = True
     noise_name: str = "localized permute-and-flip"
     algorithm: ClassVar[str] = "localized_exponential_mechanism"
-    theorem = (  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    theorem = (  # pyright: ignore[reportAssignmentType]
         "Localized exponential mechanism in finite form (Lowy 2026, Algorithms 1, 6 and 7): output perturbation "
         "releases a center with epsilon/2, permute-and-flip a point of a public net of the ball around it with "
         "epsilon/2, scores including the error of their evaluation; parts read disjoint records."
@@ -87,7 +87,7 @@ class LocalizedMechanismPlan(NetPlan[P]):
         return tuple(found)
 
     @property
-    def releases(self) -> tuple[Release, ...]:  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
+    def releases(self) -> tuple[Release, ...]:
         """A center and a choice for each part of each phase; every record is read by one part."""
         return tuple(
             each.planned(f"{name} of phase {t}, part {j}", f"records of phase {t}, part {j}")

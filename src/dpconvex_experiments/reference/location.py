@@ -70,7 +70,7 @@ class OneStagePlan(LocationPlan):
     domain: PointDomain
     n: int
     privacy: PrivacyParams
-    theorem: ClassVar[str]  # pyright: ignore[reportIncompatibleMethodOverride]
+    theorem: ClassVar[str]
     constants = "calibrated"
     noise_name = "gaussian"
 

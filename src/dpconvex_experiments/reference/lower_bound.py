@@ -28,7 +28,7 @@ class LinearLoss(SmoothLoss):
     sides: ClassVar[Literal[1, 2]] = 2
     slope_bound = 1.0
     curvature_bound = 0.0
-    value_at_zero = 0.0  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    value_at_zero = 0.0  # pyright: ignore[reportAssignmentType]
 
     def value(self, z: Floats, y: Floats) -> Floats:
         return z.copy()

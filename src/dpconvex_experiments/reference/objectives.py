@@ -51,7 +51,7 @@ class LogLinearDensity(RecordLoss):
         return np.cos(angles) / math.sqrt(self.terms)
 
     @property
-    def value_at_zero(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def value_at_zero(self) -> float:
         """``log m``: no grid point is more probable than 1."""
         return _rounding.widen_up(math.log(self.points))
 
@@ -99,7 +99,7 @@ class MaxRisk(WholeObjective):
     dim = forwarded("loss", "dim")
 
     @property
-    def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def name(self) -> str:
         return f"max of {self.loss.name}"
 
     def lipschitz(self, radius: float) -> float:
@@ -147,7 +147,7 @@ class ShiftedMeanLoss(SaddleLoss):
             raise InvalidParameterError("norm", self.norm, "must be 'l2' or 'linf'")
 
     @cached_property
-    def attack(self) -> Block:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def attack(self) -> Block:
         return Block(self.dim, "l2" if self.norm == "l2" else "linf", self.bound)
 
     def lipschitz(self, radius: float) -> float:
@@ -185,10 +185,10 @@ class QuadraticGame(SimplexSaddle):
     name: ClassVar[str] = "quadratic game"
     smoothness = 1.0
     second_smoothness = 0.0
-    spread = 8.0, 8.0  # each coordinate is the sum of two of magnitude 1  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
-    drift = 4.0, 4.0  # q (q^T dx) has coordinates within the l1 norm of dx  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
-    lipschitz = 2.0, 2.0  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
-    value_range = -1.5, 1.5  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    spread = 8.0, 8.0  # each coordinate is the sum of two of magnitude 1  # pyright: ignore[reportAssignmentType]
+    drift = 4.0, 4.0  # q (q^T dx) has coordinates within the l1 norm of dx  # pyright: ignore[reportAssignmentType]
+    lipschitz = 2.0, 2.0  # pyright: ignore[reportAssignmentType]
+    value_range = -1.5, 1.5  # pyright: ignore[reportAssignmentType]
 
     def __post_init__(self) -> None:
         check_sizes(self.n, self.dx, self.dy, 2)

@@ -40,7 +40,7 @@ class OutlierRemoval(OneTest):
     coupling: float  #: zeta, in (0, 1)
     sigma: float  #: standard deviation of the mean's noise in units of its sensitivity
     unit: Unit = Unit.USER
-    lemma: ClassVar[str] = "outlier removal, Lemma B.2 with exact constants"  # pyright: ignore[reportIncompatibleVariableOverride]
+    lemma: ClassVar[str] = "outlier removal, Lemma B.2 with exact constants"
     name: ClassVar[str] = "outlier removal"
 
     def __post_init__(self) -> None:
@@ -51,7 +51,7 @@ class OutlierRemoval(OneTest):
         _ = self.event
 
     @property
-    def threshold(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def threshold(self) -> float:
         return 0.8 * self.count
 
     @property
@@ -74,12 +74,12 @@ class OutlierRemoval(OneTest):
         return 6 * (self.flips + 2) / self.count * (1 + 1e-12)
 
     @cached_property
-    def event(self) -> GuardedGaussianNoise:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def event(self) -> GuardedGaussianNoise:
         moves, one = exact.enlarged(self.score_sensitivity), exact.enlarged(1.0)
         return GuardedGaussianNoise("laplace", moves, self.score_scale, self.margin, self.coupling, one, self.sigma)
 
     @cached_property
-    def score_noise(self) -> LaplaceMechanism:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def score_noise(self) -> LaplaceMechanism:
         moves = Sensitivity(self.score_sensitivity, "absolute", "2(C - 1)/C", unit=self.unit)
         return LaplaceMechanism(moves, self.score_scale, 1)
 

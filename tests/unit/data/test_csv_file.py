@@ -6,25 +6,28 @@ import csv
 import io
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, strategies as st
 
+from dpconvex.data import NumericColumn, Schema, draft_schema, open_files, read_table
 from dpconvex.data.csv_file import csv_columns, csv_header
-from dpconvex.errors import InvalidDataError
+from dpconvex.errors import InvalidDataError, InvalidParameterError
 
 pytestmark = pytest.mark.together
 
 HEAD = b"a,b,c\n"
 
 
-def rows(folder: Path, content: bytes, names: tuple[str, ...] = ("a", "b", "c")) -> list[tuple[bytes, ...]]:
-    import pyarrow as pa
-
+def rows(
+    folder: Path, content: bytes, names: tuple[str, ...] = ("a", "b", "c"), line_breaks: bool = True
+) -> list[tuple[bytes, ...]]:
     path = folder / "t.csv"
     path.write_bytes(content)
-    columns = csv_columns(path, names)
+    columns = csv_columns(path, names, line_breaks)
     return list(zip(*(columns[name].cast(pa.large_binary()).to_pylist() for name in names), strict=True))
 
 
@@ -83,9 +86,9 @@ anything = st.lists(st.sampled_from([b'"', b'""', b",", b"\r", b"x", b"\xff", b'
 )
 
 
-def written(table: Sequence[Sequence[str]]) -> bytes:
+def written(table: Sequence[Sequence[str]], separator: str = ",") -> bytes:
     buffer = io.StringIO(newline="")
-    csv.writer(buffer, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(table)
+    csv.writer(buffer, delimiter=separator, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(table)
     return buffer.getvalue().encode()
 
 
@@ -96,6 +99,58 @@ def test_no_line_changes_how_others_are_read(folder: Path, before: list, line: b
     assert len(found) == len(before) + 1 + len(after)
     assert found[: len(before)] == rows(folder, HEAD + written(before))
     assert found[len(before) + 1 :] == rows(folder, HEAD + written(after))
+
+
+JOINED = {  # cells with which one malformed line joins where cells may hold line breaks
+    "a line break first": (b'1,2,"', ",", "\n5"),
+    "the separator first": (b'1;"', ";", ";5\n6"),
+    "quotes, then the separator": (b'1,"', ",", '"",5\n6'),
+    "quotes and a carriage return, then a line break": (b'1,2,"', ",", '"\r\n5'),
+}
+
+
+@pytest.mark.parametrize("name", JOINED)
+def test_a_line_joins_others_only_where_cells_may_hold_line_breaks(folder: Path, name: str) -> None:
+    """The dependence that docs, Threat model, CSV files, states, and that a schema without line breaks has not."""
+    line, separator, cell = JOINED[name]
+    head, rest = HEAD.replace(b",", separator.encode()), written([[cell, "6", "7"]] * 20, separator)
+    plain, bad = (head + rest + each + b"\n" + rest for each in (b"1", line))
+    assert len(rows(folder, plain)) == 41
+    assert rows(folder, plain)[21:] != rows(folder, bad)[21:]
+    lines, others = rows(folder, plain, line_breaks=False), rows(folder, bad, line_breaks=False)
+    assert len(lines) == len(others) == plain.count(b"\n") - 1
+    assert [k for k, (one, other) in enumerate(zip(lines, others, strict=True)) if one != other] == [rest.count(b"\n")]
+
+
+several = st.lists(anything, max_size=4).map(b"\n".join)
+
+
+@given(several, anything, anything, several)
+def test_without_line_breaks_no_line_changes_any_other(
+    folder: Path, before: bytes, line: bytes, other: bytes, after: bytes
+) -> None:
+    """However malformed the others are, and wherever their quotes stand."""
+    one, two = (
+        rows(folder, HEAD + before + b"\n" + each + b"\n" + after + b"\n", line_breaks=False) for each in (line, other)
+    )
+    place = before.count(b"\n") + 1
+    assert len(one) == len(two) == place + 2 + after.count(b"\n")
+    assert one[:place] == two[:place]
+    assert one[place + 1 :] == two[place + 1 :]
+
+
+def test_schemas_say_that_no_cell_holds_line_breaks(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b'a,b\n1,"x\n2"\n')
+    schema = Schema((NumericColumn("a", 0, 9),))
+    for declared, count in ((schema, 1), (replace(schema, line_breaks=False), 2)):
+        assert Schema.from_toml_text(declared.to_toml()) == declared
+        assert read_table(path, declared).num_rows == count
+        assert pa.RecordBatchReader.from_stream(open_files(path, declared)).read_all().num_rows == count
+    assert "line_breaks" not in draft_schema(read_table(path))
+    assert "\nline_breaks = false  # read from" in draft_schema(pa.table({"a": [1, 2], "b": ["x", None]}))
+    with pytest.raises(InvalidParameterError, match="line_breaks=0: must be true or false"):
+        Schema((NumericColumn("a", 0, 9),), line_breaks=0)  # pyright: ignore[reportArgumentType]
 
 
 @given(st.lists(anything, max_size=8))

@@ -48,6 +48,7 @@ def test_draft_reads_back_as_an_unconfirmed_schema() -> None:
         ),
         ClassTarget("income", ("high", "low")),
         confirmed=False,
+        line_breaks=False,
     )
     with pytest.raises(SchemaError, match="confirmed"):
         schema.require_confirmed()

@@ -117,7 +117,7 @@ def test_file_is_read_as_written(tmp_path: Any) -> None:
         (
             "confirmed = true",
             "confirmed = true\nconfirm = 1",
-            ["confirm is not a key here", "optional: source, target"],
+            ["confirm is not a key here", "optional: line_breaks, source, target"],
         ),
         ("upper = 90.5", "uper = 90", ["[columns.age]", "upper is missing", "uper is not a key here", "transform"]),
         ("upper = 90.5", "upper = 17", ["[columns.age]", "upper=17", "> 17"]),

@@ -99,12 +99,12 @@ class ExponentialMechanismPlan(GridPlan):
 
     noise_name = "permute-and-flip"
     source: ClassVar[str] = "exponential mechanism over a grid"
-    theorem = (  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    theorem = (  # pyright: ignore[reportAssignmentType]
         "Exponential mechanism over a public grid (Lowy and Razaviyayn, Algorithm 9 and Proposition G.1), sampled "
         "exactly by permute-and-flip."
     )
 
-    mechanisms = uses({LABEL: "choice"})  # pyright: ignore[reportIncompatibleMethodOverride]
+    mechanisms = uses({LABEL: "choice"})
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
@@ -136,7 +136,7 @@ class LocalizedMechanismPlan(GridPlan):
     solver: Solver  #: A fast solver, and the guaranteed solver that takes over if it fails
     noise_name = "localised permute-and-flip"
     source: ClassVar[str] = "localised exponential mechanism over a grid"
-    theorem = (  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    theorem = (  # pyright: ignore[reportAssignmentType]
         "Localised exponential mechanism (Lowy and Razaviyayn, Algorithms 10 and 11, Proposition G.2): output "
         "perturbation releases a center with epsilon/2, permute-and-flip a grid point of the ball around it with "
         "epsilon/2; the costs add up."
@@ -147,7 +147,7 @@ class LocalizedMechanismPlan(GridPlan):
         """A bound on the norms of minimizers, for all data sets."""
         return self.problem.minimizer_norm(self.l2)
 
-    mechanisms = uses({CENTER: "center", CHOICE: "choice"})  # pyright: ignore[reportIncompatibleMethodOverride]
+    mechanisms = uses({CENTER: "center", CHOICE: "choice"})
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:

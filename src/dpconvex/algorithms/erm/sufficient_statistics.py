@@ -268,16 +268,16 @@ class SufficientStatisticsPlan(LinearModelPlan):
     noise_name: str = "gaussian"
     constants: str = "calibrated"
     algorithm: ClassVar[str] = "sufficient_statistics"
-    theorem = (  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    theorem = (  # pyright: ignore[reportAssignmentType]
         "Sufficient statistics, refined: noisy second moments, then noisy mean gradients with residuals cut at "
         "levels from noisy shares of residuals, composed adaptively."
     )
-    assumptions = (  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    assumptions = (  # pyright: ignore[reportAssignmentType]
         Assumption("targets lie within their bound", "each is clipped before anything is computed"),
         Assumption("a record's residual counts as at most the level", "it is cut, at every point and for every level"),
         Assumption("noise and number of steps are public", "the plan fixes them; every step is taken"),
     )
-    only_sums = forwarded("problem", "only_sums")  # pyright: ignore[reportIncompatibleMethodOverride]
+    only_sums = forwarded("problem", "only_sums")
 
     @property
     def units(self) -> Floats:
@@ -348,7 +348,7 @@ class SufficientStatisticsPlan(LinearModelPlan):
         return typical.shrinkage(weight) + TUNING.last_steps * noise
 
     @cached_property
-    def releases(self) -> tuple[Release, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def releases(self) -> tuple[Release, ...]:
         later = (release for stage in self.stages for release in stage.releases)
         return self.moments.planned(MOMENTS), *later
 

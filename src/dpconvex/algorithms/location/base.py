@@ -31,7 +31,7 @@ class LocationPlan(Plan):
     n: int  #: Number of records (users, if one point stands for a user)
     #: Rough distance from the geometric median, in released radii, if the status is ok; None if unknown
     expected_error: float | None = None
-    assumptions = ()  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    assumptions = ()  # pyright: ignore[reportAssignmentType]
 
     @property
     def predicted_error(self) -> PredictedError:

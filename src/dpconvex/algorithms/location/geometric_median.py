@@ -106,8 +106,8 @@ class GeometricMedianPlan(base.LocationPlan):
     #: Center that is used if the test fails, the origin: with a ball of radius 0 the answer, else the start of
     #: refinement.
     fallback: base.WarmStart
-    theorem: str = THEOREM  # pyright: ignore[reportIncompatibleMethodOverride]
-    algorithm: str = "geometric_median"  # pyright: ignore[reportIncompatibleVariableOverride]
+    theorem: str = THEOREM
+    algorithm: str = "geometric_median"
     noise_name: str = "Laplace and Gaussian"
 
     @property
@@ -120,7 +120,7 @@ class GeometricMedianPlan(base.LocationPlan):
         return tuple(release for stage in self.stages for release in stage.releases)
 
     @property
-    def only_sums(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def only_sums(self) -> bool:
         return self.booster is not None and all(stage.only_sums for stage in self.stages)
 
     def exact_bits(self, source: BitSource) -> bool:
@@ -139,7 +139,7 @@ class GeometricMedianPlan(base.LocationPlan):
         return {"boost": "none" if self.booster is None else self.booster.name, **dict(constants)}
 
     @property
-    def expected_error(self) -> float | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def expected_error(self) -> float | None:
         return None if self.booster is None else self.booster.deviation * math.sqrt(self.domain.dim)
 
     @property

@@ -1,7 +1,8 @@
 r"""Stages 1 and 2, calibrated: the effective radius, and a private center of the crowd.
 
-Kumar, Liu, Tian and Yang 2025, Algorithms 2 and 3, Lemmas 5, 8 and 9, with groups by position and public coins in place
-of random indices, and tight constants. Proofs: docs, Geometric median. Neighbors replace one record.
+Kumar, Liu, Tian and Yang 2025, Algorithms 2 and 3, Lemmas 5, 8 and 9, with groups by position and coins in place of
+random indices, and tight constants. Proofs: docs, Geometric median. Neighbors replace one record. Coins may be public;
+where the points are users, whose places depend on labels, they are secret and uniform.
 
 Stage 1: the radius, the scale at which most points have most others near (FastRadius)
     Pure epsilon-DP. The score of a radius rho is ``q(rho) = sum_i |{j in group(i), j != i: ||x_i - x_j|| <= rho}| /
@@ -72,7 +73,7 @@ class GroupedRadius(RadiusFinder):
     mechanism: AboveThreshold  #: search of sensitivity 2, whose threshold is a share of the number of records
     group_size: int  #: least size of a group; the number of records for exact scores
     sample: int  #: number of records that are read, chosen by position and coins
-    only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleVariableOverride]
+    only_sums: ClassVar[bool] = True
 
     def describe(self) -> Mapping[str, Any]:
         facts = {"radius_group_size": self.group_size, "radius_sample": self.sample}
@@ -129,8 +130,8 @@ class GroupedCenter(CenterFinder):
     coarse: GaussianMechanism | None  #: noise of the mean in coarse units, if the range of the domain requires it
     margin: float  #: probability delta_1 that the test errs by more than its margin
     misled: float  #: probability delta_2 that groups mislead, 0 for exact counts
-    only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleVariableOverride]
-    mechanisms = uses({FAILURE: "allowance", TEST: "test", COARSE: "coarse", CENTER: "mechanism"})  # pyright: ignore[reportIncompatibleMethodOverride]
+    only_sums: ClassVar[bool] = True
+    mechanisms = uses({FAILURE: "allowance", TEST: "test", COARSE: "coarse", CENTER: "mechanism"})
 
     @property
     def allowance(self) -> FailureAllowance:

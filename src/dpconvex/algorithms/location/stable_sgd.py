@@ -10,8 +10,9 @@ Lemma
     ``2 m eta`` of each other after m visits of that record; so do their averages. (The paper: ``(2m+1) eta``. Proof:
     docs, Geometric median, Stage 3.) A walk that counts as standing at x and does not move (``a <= c``, c = 1e-145 for
     squares that underflow) ends at most ``2 eta`` from the other, or at most the old distance, when ``eta >= 2 c``.
-    Visits may not depend on the data: they come from coins drawn apart from all noise, and may be published. The ball
-    and its center are released values. Any fixed choice of iterates may be averaged, but only one average is released.
+    Visits may not depend on the data: they come from coins drawn apart from all noise, public for records, secret for
+    users, whose places depend on labels. The ball and its center are released values. Any fixed choice of iterates may
+    be averaged, but only one average is released.
     Phases compose to the root of the sum of squares; in a single pass every record is visited in one phase only, so
     each phase may spend the whole budget.
 Rounding
@@ -91,7 +92,7 @@ class StableSgd(Booster):
         return tuple(mechanism.planned(label, blocks.get(label)) for label, mechanism in self.mechanisms.items())
 
     @property
-    def assumptions(self) -> tuple[Assumption, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def assumptions(self) -> tuple[Assumption, ...]:
         coins = "drawn from coins apart from data and noise"
         return (Assumption("the order of visits does not depend on data", coins),)
 

@@ -45,10 +45,10 @@ class SaddlePlan(Plan):
 
     problem: SimplexSaddle
     privacy: PrivacyParams
-    theorem: ClassVar[str]  # pyright: ignore[reportIncompatibleMethodOverride]
+    theorem: ClassVar[str]
     #: Typical error as a share of the bound, measured on simulated games and regressions: bounds are unequally loose.
     error_share: ClassVar[float]
-    assumptions: ClassVar[tuple[Assumption, ...]] = (CLIPPED,)  # pyright: ignore[reportIncompatibleMethodOverride]
+    assumptions: ClassVar[tuple[Assumption, ...]] = (CLIPPED,)
 
     @property
     def expectation(self) -> float:

@@ -105,7 +105,7 @@ class BoostedPlan(SaddlePlan):
         return self.pieces[0][0].expectation + math.log(self.candidates) / self.score_scale
 
     @cached_property
-    def releases(self) -> tuple[Release, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def releases(self) -> tuple[Release, ...]:
         planned = [
             replace(release, label=f"{name} {k}: {release.label}", block=f"piece {name} {k}")
             for plan, name, count in self.pieces
@@ -115,7 +115,7 @@ class BoostedPlan(SaddlePlan):
         return (*planned, self.sampling.planned(SELECTED, "fourth part"))
 
     @property
-    def assumptions(self) -> tuple[Assumption, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def assumptions(self) -> tuple[Assumption, ...]:
         of_pieces = {a.statement: a for plan, _, _ in self.pieces for a in plan.assumptions}
         return (*of_pieces.values(), Assumption("values are bounded", "each record's value is clipped before the mean"))
 

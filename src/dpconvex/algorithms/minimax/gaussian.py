@@ -73,7 +73,7 @@ class GaussianDescentPlan(SaddlePlan):
     theorem = "Gaussian mechanisms on centered mean gradients, composed adaptively or in parallel over batches."
 
     @property
-    def algorithm(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def algorithm(self) -> str:
         return "gaussian_mirror_descent" if self.geometry == "entropic" else "sgda"
 
     @property
@@ -82,7 +82,7 @@ class GaussianDescentPlan(SaddlePlan):
         return self.geometry == "euclidean"
 
     @property
-    def only_sums(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def only_sums(self) -> bool:
         return not self.one_pass
 
     @property
@@ -106,10 +106,10 @@ class GaussianDescentPlan(SaddlePlan):
     def expectation(self) -> float:
         return self.bound * ERROR_SHARES["smooth" if self.smooth else self.geometry]
 
-    mechanisms = uses({LABEL: "mechanism"})  # pyright: ignore[reportIncompatibleMethodOverride]
+    mechanisms = uses({LABEL: "mechanism"})
 
     @cached_property
-    def releases(self) -> tuple[Release, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def releases(self) -> tuple[Release, ...]:
         if not self.one_pass:
             return (replace(self.mechanism.planned(LABEL), times=self.iterations),)
         return tuple(self.mechanism.planned(LABEL, f"batch {t}") for t in range(1, self.iterations + 1))
@@ -253,7 +253,7 @@ class MultiplicativeWeightsPlan(SaddlePlan):
         what = "regret of the learner and loss of the responder"
         return PredictedError(self.bound, self.problem.trivial_gap, what)
 
-    mechanisms = uses({DRAWN: "sampling", MOVED: "mechanism"})  # pyright: ignore[reportIncompatibleMethodOverride]
+    mechanisms = uses({DRAWN: "sampling", MOVED: "mechanism"})
 
     @property
     def releases(self) -> tuple[Release, ...]:

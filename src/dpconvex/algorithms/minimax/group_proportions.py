@@ -7,8 +7,6 @@ Lemma
     Replacing one record moves at most two of the counts, by one each: l1 sensitivity 2.
 """
 
-# pyright: reportIncompatibleMethodOverride=false, reportIncompatibleVariableOverride=false
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -90,7 +88,7 @@ class GroupProportionsPlan(Plan):
     noise_name = forwarded("then", "noise_name")
     predicted_error = forwarded("then", "predicted_error")
     assumptions = forwarded("then", "assumptions")
-    adaptive = True  #: other proportions have other noise, even another method  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    adaptive = True  #: other proportions have other noise, even another method  # pyright: ignore[reportAssignmentType]
 
     def __post_init__(self) -> None:
         factors = tuple(1 / proportion for proportion in self.proportions)

@@ -268,7 +268,7 @@ class VertexDescentPlan(base.VertexSamplingPlan):
     label = "drawn vertices, whose averages are the query points and the output"
     theorem = "Proposition 3.3, by adaptive composition of exponential mechanisms in zCDP, each with the range of its "
     theorem += "score difference."
-    expectation = forwarded("schedule", "expected")  # pyright: ignore[reportIncompatibleMethodOverride]
+    expectation = forwarded("schedule", "expected")
 
     @cached_property
     def sampling(self) -> VertexSampling:

@@ -68,9 +68,9 @@ class QueryReleasePlan(Plan):
     queries: LinearQueries
     n: int  #: number of records or users; a declared number, perhaps not the true one, where neighbors differ in size
     privacy: PrivacyParams
-    theorem: ClassVar[str]  # pyright: ignore[reportIncompatibleMethodOverride]
+    theorem: ClassVar[str]
     preferred: ClassVar[bool] = False  #: whether `auto` takes the method wherever it applies
-    assumptions: ClassVar[tuple[Assumption, ...]] = (  # pyright: ignore[reportIncompatibleMethodOverride]
+    assumptions: ClassVar[tuple[Assumption, ...]] = (
         Assumption("a query's values lie in its public range", "the queries are public and fixed"),
     )
 

@@ -61,11 +61,11 @@ class EvaluationPlan(Plan):
     privacy: PrivacyParams
     groups: int = 1
     algorithm: ClassVar[str] = "private_evaluation"
-    constants: ClassVar[str] = "calibrated"  # pyright: ignore[reportIncompatibleVariableOverride]
-    theorem: ClassVar[str] = (  # pyright: ignore[reportIncompatibleMethodOverride]
+    constants: ClassVar[str] = "calibrated"
+    theorem: ClassVar[str] = (
         "Sums over test records with noise of their sensitivity; all metrics and intervals are functions of them."
     )
-    assumptions: ClassVar[tuple[Assumption, ...]] = (  # pyright: ignore[reportIncompatibleMethodOverride]
+    assumptions: ClassVar[tuple[Assumption, ...]] = (
         Assumption(
             "the model was fixed before: released privately, or made without these test records",
             "declared; a private model fitted on the same records adds its own price, one fitted on them without "
@@ -146,7 +146,7 @@ class CountsPlan(EvaluationPlan):
     """
 
     classes: int = 2
-    noise_name: ClassVar[str] = "laplace"  # pyright: ignore[reportIncompatibleVariableOverride]
+    noise_name: ClassVar[str] = "laplace"
     label: ClassVar[str] = "scores of test records on public thresholds, by label"
 
     @property
@@ -161,7 +161,7 @@ class CountsPlan(EvaluationPlan):
         return (table,) if self.classes == 2 else ((self.groups, self.classes, self.classes), table)
 
     @cached_property
-    def mechanism(self) -> LaplaceMechanism:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def mechanism(self) -> LaplaceMechanism:
         # Lemma 1: one cell of each table loses a unit and another gains one
         lemma = "a replaced unit moves one unit of count between two cells of each table (docs, Private evaluation)"
         value = self._widened(2.0 * len(self.shapes))
@@ -186,7 +186,7 @@ class CountsPlan(EvaluationPlan):
 class NumbersPlan(EvaluationPlan):
     """Sums of four numbers in [0, 1] for each group, preceded by the group's count where groups are private."""
 
-    noise_name: ClassVar[str] = "grouped"  # pyright: ignore[reportIncompatibleVariableOverride]
+    noise_name: ClassVar[str] = "grouped"
     label: ClassVar[str] = "sums of residuals and targets of test records"
 
     @property
@@ -194,7 +194,7 @@ class NumbersPlan(EvaluationPlan):
         return ((self.groups, NUMBERS + (self.groups > 1)),)
 
     @cached_property
-    def mechanism(self) -> NormNoiseMechanism:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def mechanism(self) -> NormNoiseMechanism:
         groups, width = self.shapes[0]
         ones = np.ones(groups * width)
         norm = GroupedNorm(ones.astype(np.int64), ones, np.repeat(np.arange(groups), width), np.ones(groups))

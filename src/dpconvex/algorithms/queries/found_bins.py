@@ -100,12 +100,12 @@ class FoundBinsPlan(QueryReleasePlan):
     counted: tuple[Floats, ...] = field(default=(), compare=False, repr=False)
     only_sums: ClassVar[bool] = True
     preferred: ClassVar[bool] = True
-    neighbors: ClassVar[tuple[Neighboring, ...]] = NoisyTablesPlan.neighbors  # pyright: ignore[reportIncompatibleVariableOverride]
+    neighbors: ClassVar[tuple[Neighboring, ...]] = NoisyTablesPlan.neighbors
     constants = "calibrated"
     algorithm = forwarded("then", "algorithm")
     noise_name = forwarded("then", "noise_name")
-    ranked = forwarded("then", "ranked")  # pyright: ignore[reportIncompatibleMethodOverride]
-    expectation = forwarded("then", "expectation")  # pyright: ignore[reportIncompatibleMethodOverride]
+    ranked = forwarded("then", "ranked")
+    expectation = forwarded("then", "expectation")
     assumptions = (
         *QueryReleasePlan.assumptions,
         Assumption(
@@ -118,7 +118,7 @@ class FoundBinsPlan(QueryReleasePlan):
         Ledger(self.privacy, self.releases)  # refuses, from public facts, what the promise does not cover
 
     @property
-    def theorem(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def theorem(self) -> str:
         return f"Adaptive composition of noisy histograms, first of octaves, then of cells, and: {self.then.theorem}"
 
     @property
@@ -147,7 +147,7 @@ class FoundBinsPlan(QueryReleasePlan):
         return super().exact_bits(source) and self.then.exact_bits(source)
 
     @property
-    def course(self) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def course(self) -> tuple[Any, ...]:
         return (tuple(map(astuple, self.outer)), self.edges) if self.edges else ()
 
     def resumed(self, *course: Any) -> FoundBinsPlan:

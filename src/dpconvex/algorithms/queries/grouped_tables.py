@@ -98,13 +98,13 @@ class GroupedTablesPlan(base.QueryReleasePlan):
     only_sums: ClassVar[bool] = True
     constants = "calibrated"
     preferred = True
-    neighbors: ClassVar[tuple[Neighboring, ...]] = NoisyTablesPlan.neighbors  # pyright: ignore[reportIncompatibleVariableOverride]
+    neighbors: ClassVar[tuple[Neighboring, ...]] = NoisyTablesPlan.neighbors
     law = forwarded("columns", "law")
     noise_name = forwarded("pairs", "law")
     raw = forwarded("pairs", "raw")
 
     @property
-    def theorem(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def theorem(self) -> str:
         return f"Adaptive composition of tables of columns, and of pairs of groups found in them: {self.pairs.theorem}"
 
     @property
@@ -143,7 +143,7 @@ class GroupedTablesPlan(base.QueryReleasePlan):
         return noisy_tables.below_one(self._expected)
 
     @cached_property
-    def ranked(self) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def ranked(self) -> float:
         """The expected error over `CAUTION`: where columns are strongly related, groups gain far more than expected.
 
         It is multiplied by `GAINS` instead where tables of all pairs do about as well, for they leave nothing out. With

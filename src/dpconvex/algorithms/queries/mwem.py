@@ -52,7 +52,7 @@ class MwemPlan(base.QueryReleasePlan):
     constants = "calibrated"
     noise_name = "gaussian"
     theorem = "Exponential and Gaussian mechanisms in adaptive zCDP composition (MWEM, Hardt et al. 2012, with replay)."
-    expectation = forwarded("predicted_error", "bound")  # pyright: ignore[reportIncompatibleMethodOverride]
+    expectation = forwarded("predicted_error", "bound")
 
     @cached_property
     def scale(self) -> float:

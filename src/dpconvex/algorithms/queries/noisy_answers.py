@@ -45,7 +45,7 @@ class QueryNoisePlan(base.QueryReleasePlan):
     theorem = "Gaussian or Laplace mechanism on the vector of all mean answers."
 
     @property
-    def noise_name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def noise_name(self) -> str:
         return "gaussian" if self.mu else "laplace"
 
     @cached_property
@@ -69,7 +69,7 @@ class QueryNoisePlan(base.QueryReleasePlan):
         """Standard deviation of the noise of an answer."""
         return self._noise[1]
 
-    mechanisms = uses({LABEL: "mechanism"})  # pyright: ignore[reportIncompatibleMethodOverride]
+    mechanisms = uses({LABEL: "mechanism"})
 
     @property
     def predicted_error(self) -> PredictedError:

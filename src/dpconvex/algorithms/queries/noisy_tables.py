@@ -137,11 +137,11 @@ class NoisyTablesPlan(base.QueryReleasePlan):
     only_sums: ClassVar[bool] = True
     constants = "calibrated"
     preferred = True
-    neighbors: ClassVar[tuple[Neighboring, ...]] = tuple(DISTANCES)  # pyright: ignore[reportIncompatibleVariableOverride]
+    neighbors: ClassVar[tuple[Neighboring, ...]] = tuple(DISTANCES)
     noise_name = forwarded("law")
 
     @property
-    def theorem(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def theorem(self) -> str:
         if self.joint:
             moved = "nuclear norm moves by twice a record's" if not self.mu else "entries move by an l2 distance"
             return f"One noise on the matrix of all tables: its {moved} (Lemma)."
@@ -205,7 +205,7 @@ class NoisyTablesPlan(base.QueryReleasePlan):
         return added(self.law, [k * table_noise(*facts, k ** (1 / 3) / total, k, self.n)[1] for k in sizes])
 
     @property
-    def ranked(self) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def ranked(self) -> float:
         """The expected error; for all pairs times `CAUTION` where R is large, since they lose most there, else over it.
 
         Where R is small, all pairs have a better worst pair at the same mean error, and predict a target better.

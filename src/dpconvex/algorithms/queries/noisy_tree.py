@@ -155,7 +155,7 @@ class NoisyTreePlan(QueryReleasePlan):
         return noisy_tables.expected_variation(self.queries, self.n, self.law, "tree", self.alone)
 
     @property
-    def ranked(self) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def ranked(self) -> float:
         """The expected error, times `CAUTION` for many columns: a forest has few of their pairs, groups have all."""
         many = len([size for size in self.queries.shape if size > 1]) >= noisy_tables.MANY
         return self.expected_variation * (noisy_tables.CAUTION if many else 1.0)

@@ -63,7 +63,7 @@ class SyntheticPlan(QueryReleasePlan):
     )
 
     @property
-    def only_sums(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def only_sums(self) -> bool:
         return self.mode == "full"
 
     @property
@@ -92,7 +92,7 @@ class SyntheticPlan(QueryReleasePlan):
     def expectation(self) -> float:
         return self.predicted_error.bound / 3
 
-    mechanisms = uses({LABEL: "sampling"})  # pyright: ignore[reportIncompatibleMethodOverride]
+    mechanisms = uses({LABEL: "sampling"})
 
     def describe(self) -> Mapping[str, Any]:
         return {"mode": self.mode, "steps": self.steps, "batch": self.batch, "tau_x": self.tau_x, "tau_y": self.tau_y}

@@ -1,7 +1,8 @@
 r"""Private search: the budget of every candidate, the choice among them, and its cost. Only `run` sees data.
 
-Records (or users) are split by public coins into a training and a held-out part. Candidates are fitted on the first and
-scored on the second. As a record is in one part only, the search costs what the dearer part costs, not the sum.
+Records (or users) are split by coins into a training and a held-out part. Candidates are fitted on the first and scored
+on the second. As a record is in one part only, the search costs what the dearer part costs, not the sum. Coins of
+records may be public, as positions are; those of users are secret and uniform: one user's labels move others' places.
 
 ``composition``
     All fits together spend the promise on the training part, permute-and-flip over the held-out losses on the other.
@@ -122,7 +123,7 @@ class SearchPlan(Plan):
     constants: str = "calibrated"
 
     @property
-    def noise_name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def noise_name(self) -> str:
         return ", ".join(dict.fromkeys(candidate.plan.noise_name for candidate in self.candidates))
 
     @property
@@ -417,7 +418,7 @@ def fit(candidate: Candidate, data: Part, source: BitSource) -> Searchable:
 
 
 def split(data: Part, n: int, held_out: int, source: BitSource) -> tuple[Part, Part]:
-    """Return training and held-out part, by public coins, from numbers of units; a user's records go to one part."""
+    """Return training and held-out part, by coins, from numbers of units; a user's records go to one part."""
     out = np.zeros(n, dtype=bool)
     out[source.generator().permutation(n)[:held_out]] = True
     mask = out if data.labels is None else out[data.labels.astype(np.intp)]

@@ -91,7 +91,7 @@ class PureEvent(Event):
 
     @property
     @abstractmethod
-    def pure_epsilon(self) -> Fraction:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def pure_epsilon(self) -> Fraction:
         """Pure epsilon, exact."""
 
     def delta(self, epsilon: float) -> float:

@@ -191,7 +191,7 @@ class VertexDraws(Event):
     # Largest sum of the squared ranges of the draws that depend on one record; at most `draws largest^2`
     square_sum: float
     kind: ClassVar[str] = "vertex_draws"
-    claimed_sensitivity = forwarded("largest")  # pyright: ignore[reportIncompatibleMethodOverride]
+    claimed_sensitivity = forwarded("largest")
 
     def __post_init__(self) -> None:
         _validate.real("largest", self.largest, above=0.0)

@@ -84,7 +84,7 @@ class PureObjectivePerturbation(PureEvent):
         return logistic_epsilon(noise, self.tau, self.curvature, self.rank, self.pulls)
 
     @property
-    def searched_epsilon(self) -> float | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def searched_epsilon(self) -> float | None:
         """The maximum of the logistic or the saturating rule over a grid of slopes; None for other rules."""
         if self.rule not in ("logistic", "saturating"):
             return None
@@ -230,9 +230,9 @@ class CurvedObjectivePerturbation(GaussianObjectivePerturbation):
     """
 
     #: Largest change of the sum, divided by the standard deviation of its noise
-    curvature_mu: float  # pyright: ignore[reportIncompatibleVariableOverride, reportGeneralTypeIssues]
+    curvature_mu: float  # pyright: ignore[reportGeneralTypeIssues]
     #: Where the line of `tangent_line` touches, in units of the largest slope; 1 for rules outside `TANGENT_RULES`
-    tangent: float  # pyright: ignore[reportIncompatibleVariableOverride, reportGeneralTypeIssues]
+    tangent: float  # pyright: ignore[reportGeneralTypeIssues]
     kind: ClassVar[str] = "gaussian_objective_perturbation_with_curvature"
 
     def __post_init__(self) -> None:

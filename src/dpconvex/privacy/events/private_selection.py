@@ -63,7 +63,7 @@ class WholeRun(Event):
             accounting.charge_list(len(events))
 
     @property
-    def pure_epsilon(self) -> Fraction | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def pure_epsilon(self) -> Fraction | None:
         """Largest sum over a block and the uses on all records; None if a use has no pure epsilon."""
         self._charge()
         totals = [[(event.pure_epsilon, times) for event, times in events] for events in self._lists]
@@ -126,7 +126,7 @@ class RepeatedSelection(Event):
         return _rounding.widen_up(math.fsum(k * w for k, w in enumerate(self.weights, 1)) / total)
 
     @property
-    def pure_epsilon(self) -> Fraction | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def pure_epsilon(self) -> Fraction | None:
         """``(2 + shape)`` times a run's pure epsilon, or once if `most` is 1; None if a run has no pure epsilon."""
         each = [run.pure_epsilon for run in self.runs]
         if any(pure is None for pure in each):

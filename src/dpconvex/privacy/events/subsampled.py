@@ -48,7 +48,7 @@ class SampledSteps(Event):
     steps: int  #: T
     step: GuardedGaussianNoise  #: one use on K units, with a Gaussian test
     kind: ClassVar[str] = "sampled_steps"
-    claimed_sensitivity = forwarded("step", "sensitivity")  # of one step  # pyright: ignore[reportIncompatibleMethodOverride]
+    claimed_sensitivity = forwarded("step", "sensitivity")  # of one step
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "step", inner_event("step", self.step, GuardedGaussianNoise))
@@ -91,7 +91,7 @@ class PoissonSteps(Event):
     step: GaussianNoise
     kind: ClassVar[str] = "poisson_steps"
     finest: ClassVar[bool] = True
-    claimed_sensitivity = forwarded("step", "sensitivity")  # of one step, to a unit's taking part  # pyright: ignore[reportIncompatibleMethodOverride]
+    claimed_sensitivity = forwarded("step", "sensitivity")  # of one step, to a unit's taking part
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "step", inner_event("step", self.step, GaussianNoise))

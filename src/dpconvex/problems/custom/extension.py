@@ -142,8 +142,8 @@ class ExtendedRisk(PlanesRisk):
     center: Floats  #: center of the ridge, in the ball
     anchors = 0.0
     level = forwarded("extender", "level")
-    dim = forwarded("function", "dim")  # pyright: ignore[reportIncompatibleMethodOverride]
-    _center = forwarded("center")  # pyright: ignore[reportIncompatibleMethodOverride]
+    dim = forwarded("function", "dim")
+    _center = forwarded("center")
 
     @cached_property
     def rows(self) -> Floats:
@@ -158,7 +158,7 @@ class ExtendedRisk(PlanesRisk):
         return self.function.each(np.broadcast_to(np.zeros(self.dim), (len(self.rows), self.dim)), self.rows)[0]
 
     @cached_property
-    def oracle_error(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def oracle_error(self) -> float:
         return self.extender.tolerance + self._own_rounding
 
     @cached_property

@@ -106,9 +106,9 @@ class CustomObjective(Objective):
     records: Records
     l2: float
     radius: float
-    minimizer_norm = math.inf  # nothing is known outside the ball  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
-    bounds = forwarded("function", "bounds")  # pyright: ignore[reportIncompatibleMethodOverride]
-    dim = forwarded("function", "dim")  # pyright: ignore[reportIncompatibleMethodOverride]
+    minimizer_norm = math.inf  # nothing is known outside the ball  # pyright: ignore[reportAssignmentType]
+    bounds = forwarded("function", "bounds")
+    dim = forwarded("function", "dim")
 
     @cached_property
     def _lipschitz(self) -> float:
@@ -233,11 +233,11 @@ class LocationLoss(RecordLoss):
         _validate.real("domain.l2", self.domain.l2, below=1e150)
 
     @property
-    def smoothness(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def smoothness(self) -> float:
         return _rounding.ratio_up(1.0, self.width)
 
     @property
-    def value_at_zero(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def value_at_zero(self) -> float:
         return _rounding.widen_up(math.hypot(self.domain.l2, self.width)) - self.width * (1 - _rounding.SLACK)
 
     def lipschitz(self, radius: float) -> float:

@@ -30,12 +30,12 @@ class CustomProblem(Problem):
     #: noise.
     max_steps: int = 100_000
     local = True  # Lipschitz constants are claimed in the ball only
-    name = forwarded("function", "name")  # pyright: ignore[reportIncompatibleMethodOverride]
-    aggregation = forwarded("function", "aggregation")  # pyright: ignore[reportIncompatibleMethodOverride]
-    dim = forwarded("function", "dim")  # pyright: ignore[reportIncompatibleMethodOverride]
+    name = forwarded("function", "name")
+    aggregation = forwarded("function", "aggregation")
+    dim = forwarded("function", "dim")
     domain = forwarded("function", "domain")  #: Domain into which records are clipped
-    bounds = forwarded("function", "bounds")  # pyright: ignore[reportIncompatibleMethodOverride]
-    smoothness = forwarded("function", "smoothness")  # pyright: ignore[reportIncompatibleMethodOverride]
+    bounds = forwarded("function", "bounds")
+    smoothness = forwarded("function", "smoothness")
 
     def __post_init__(self) -> None:
         if not isinstance(self.function, ConvexFunction):
@@ -57,7 +57,7 @@ class CustomProblem(Problem):
             raise InvalidParameterError("domain", self.function.domain, "must have no intercept", remedy)
 
     @property
-    def claims(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def claims(self) -> tuple[str, ...]:
         return self.function.claims(self.radius)
 
     @property
@@ -143,7 +143,7 @@ class DeclaredFunction(_Declared):
     """Constants of a `ConvexFunction` in the ball of one radius, by the names of its members."""
 
     smoothness: float
-    aggregation: Aggregation  # pyright: ignore[reportIncompatibleVariableOverride]
+    aggregation: Aggregation
     said: tuple[str, ...]
 
     def claims(self, radius: float) -> tuple[str, ...]:

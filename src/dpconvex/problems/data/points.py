@@ -2,7 +2,7 @@
 
 Sanitizing works on one record at a time and never drops one, so replacing one record changes one sanitized record.
 Neighbors are counted exactly within groups of records, never with an n x n matrix. Membership of a group depends on the
-position of a record and on public coins, never on its value.
+position of a record and on coins, never on its value.
 """
 
 import math

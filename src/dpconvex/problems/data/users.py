@@ -102,7 +102,12 @@ class UserGroups:
         """Number of records of each user, (n_users,); private."""
         return np.diff(self.starts)
 
-    def spread(self, values: Floats) -> Floats:
+    @property
+    def codes(self) -> Positions:
+        """Every record's user, from 0 on, (n_records,); private."""
+        return self.spread(np.arange(self.n_users))
+
+    def spread(self, values: Array) -> Array:
         """Give every record the value of its user: (n_users,) to (n_records,)."""
         grouped = np.repeat(values, self.sizes)
         if self.order is None:
@@ -151,8 +156,8 @@ def distinct_within(
     A user with more than `most` distinct records (compared bit by bit, with targets) keeps `most` of them with all
     copies: a uniform random subset, whose law depends on that user's own records alone.
     """
-    users = groups.spread(np.arange(groups.n_users, dtype=np.float64))
-    many = np.flatnonzero(groups.spread(groups.sizes.astype(np.float64)) > most)
+    users = groups.codes
+    many = np.flatnonzero(groups.sizes[users] > most)
     stays = np.ones(len(users), dtype=bool)
     if len(many):
         cells = np.ascontiguousarray(np.column_stack([users[many], targets[many], records[many]]) + 0.0)  # no -0.0
@@ -222,7 +227,7 @@ def clipped_mean(
 
 def integer_means(X: Any, values: Callable[[Floats], Array], groups: UserGroups) -> Array:
     """Return each user's means of the integers ``values(rows)`` (m, k), rounded down; shape (n_users, k)."""
-    users = groups.spread(np.arange(groups.n_users, dtype=np.float64)).astype(np.intp)
+    users = groups.codes
 
     def sums(rows: Any, first: int) -> Array:
         found = values(rows)
@@ -282,8 +287,7 @@ def _streamed_sum(
     changed: Callable[[Floats, Any], Array],
 ) -> Array:
     """Return the parts of the sum of users' `changed` gradients, joining those of users with several portions."""
-    codes, sizes = groups.spread(np.arange(groups.n_users, dtype=np.float64)).astype(np.int64), groups.sizes
-    domain = records.domain
+    codes, sizes, domain = groups.codes, groups.sizes, records.domain
 
     def work(blocks: list[RowBlock], held: tuple[Positions, Positions, Floats]) -> tuple[Any, ...]:
         own, expected, shares = held

@@ -130,7 +130,7 @@ class PlanesRisk(Objective):
     """
 
     everywhere = False
-    smoothness = math.inf  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    smoothness = math.inf  # pyright: ignore[reportAssignmentType]
     level: float  #: the Lipschitz constant C
     anchors: Floats | float  #: numbers (n,) whose mean is the subtracted constant
 

@@ -51,7 +51,7 @@ class LinearModelObjective(Objective):
     linear: Floats | None = None  #: (dim,): coefficients of a linear term (objective perturbation)
     #: New coordinates: `w` is then (n_outputs, factor.rank), and the model is ``F w``.
     factor: Factor | None = field(default=None, kw_only=True)
-    bounds = forwarded("loss")  # pyright: ignore[reportIncompatibleMethodOverride]
+    bounds = forwarded("loss")
     mass: ClassVar[float] = 1.0  #: Largest possible sum of the weights
 
     def __post_init__(self) -> None:
@@ -304,11 +304,11 @@ class RegularizedRisk(LinearModelObjective):
             raise InvalidDataError(f"weights have shape {self.weights.shape}; the records need ({self.records.n},)")
 
     @property
-    def mass(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def mass(self) -> float:
         return 1.0 if self.counted is None else max(1.0, self.counted[0] / self.counted[1])
 
     @property
-    def weighted(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def weighted(self) -> bool:
         return self._given or self.counted is not None  # weights are given, or differ from 1/n
 
     @property

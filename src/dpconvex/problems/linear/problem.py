@@ -66,11 +66,11 @@ class LinearModelProblem(Problem):
     #: Whether the number of units is private and `n` a public guess of it: the sum of all losses is divided by `n`. So
     #: one unit adds as much to the objective as in a mean over `n`. For averages.
     private_n: bool = False
-    name = forwarded("loss", "name")  # pyright: ignore[reportIncompatibleMethodOverride]
-    value_at_zero = forwarded("loss", "value_at_zero")  # pyright: ignore[reportIncompatibleMethodOverride]
-    trivial = forwarded("loss", "trivial")  # pyright: ignore[reportIncompatibleMethodOverride]
+    name = forwarded("loss", "name")
+    value_at_zero = forwarded("loss", "value_at_zero")
+    trivial = forwarded("loss", "trivial")
     only_sums = True
-    bounds = forwarded("loss")  # pyright: ignore[reportIncompatibleMethodOverride]
+    bounds = forwarded("loss")
 
     def __post_init__(self) -> None:
         numbers = {
@@ -101,7 +101,7 @@ class LinearModelProblem(Problem):
                     raise InvalidParameterError(name, numbers[name], "must be 0 where users are protected")
 
     @property
-    def grouped(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def grouped(self) -> bool:
         return self.records_per_user is not None
 
     @property
@@ -202,7 +202,7 @@ class LinearModelProblem(Problem):
         return self.radius * math.sqrt(float(np.sum(needed / self.factor.mean_squares)) / needed.sum())
 
     @cached_property
-    def typical(self) -> TypicalData | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def typical(self) -> TypicalData | None:
         if self.tilt or self.attack_radius:
             return None
         if self.shapes is not None and self.factor is not None:
@@ -217,7 +217,7 @@ class LinearModelProblem(Problem):
         return math.inf if math.isinf(span) else _rounding.product_up(self.tilt, span)
 
     @cached_property
-    def lipschitz(self) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def lipschitz(self) -> float:
         slope = self.loss.slope_bound
         return slope if math.isinf(slope) else _rounding.product_up(slope, self.feature_l2)
 
@@ -233,14 +233,14 @@ class LinearModelProblem(Problem):
         return self.curvature if self.attack is None else math.inf
 
     @property
-    def kink(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def kink(self) -> float:
         """Excess from centered noise by the kinks of the dual norm: ``A s E|z|_{p*} / E|z|``; 0 without an attack."""
         if self.attack is None or math.isinf(self.loss.curvature_bound):
             return 0.0
         return self.loss.slope_bound * self.attack.radius * self.attack.mean_dual_norm(self.domain)
 
     @cached_property
-    def curvature(self) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def curvature(self) -> float:
         """One record's curvature; with a tilt, that plus ``tilt L^2`` (Lowy and Razaviyayn, Lemma 5.3).
 
         The kinks of an attack are left out (docs, Adversarial training, Theorem 3).

@@ -60,7 +60,7 @@ class CenteredRisk(Objective):
     l2: float
     level: float
     center: Floats | None
-    dim = forwarded("records", "dim")  # pyright: ignore[reportIncompatibleMethodOverride]
+    dim = forwarded("records", "dim")
 
     def __post_init__(self) -> None:
         _validate.real("l2", self.l2, above=0.0)
@@ -263,8 +263,8 @@ class ExtensionRisk(CenteredRisk, extension.PlanesRisk):
     """
 
     loss: LinearModelLoss
-    records: Records  # pyright: ignore[reportIncompatibleVariableOverride]
-    targets: Array  # pyright: ignore[reportIncompatibleVariableOverride]
+    records: Records
+    targets: Array
     l2: float
     level: float
     domain: ConvexSet
@@ -290,7 +290,7 @@ class ExtensionRisk(CenteredRisk, extension.PlanesRisk):
         return StatedBounds(self.level)
 
     @cached_property
-    def oracle_error(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def oracle_error(self) -> float:
         assert self.cap is not None  # set on creation; tells the type checker
         return self.tolerance + extension_rounding(self.loss, self.level, self.l2, self.cap, self.domain, self.dim)
 
@@ -303,7 +303,7 @@ class ExtensionRisk(CenteredRisk, extension.PlanesRisk):
         return float((found.upper - found.lower).mean()) + rounding
 
     @cached_property
-    def anchors(self) -> Floats:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def anchors(self) -> Floats:
         """Lower bounds at the center, (n,), whose mean is subtracted from computed values."""
         return self.extension(self._center).lower
 

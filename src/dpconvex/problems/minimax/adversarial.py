@@ -43,7 +43,7 @@ class SaddleLoss(ConvexFunction):
     #: Strong concavity of h in v; 0 if there is none. If it is positive, worst attacks depend smoothly on w.
     attack_concavity: float = 0.0
     aggregation: ClassVar[Aggregation] = "average"
-    bounds: ClassVar[SaddleBounds] = SaddleBounds()  # pyright: ignore[reportIncompatibleMethodOverride]
+    bounds: ClassVar[SaddleBounds] = SaddleBounds()
 
     @abstractmethod
     def attack_lipschitz(self, radius: float) -> float:
@@ -63,7 +63,7 @@ class SaddleLoss(ConvexFunction):
 
     @final
     @property
-    def smoothness(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def smoothness(self) -> float:
         """Smoothness of G: ``beta_w + beta_wv^2 / concavity`` (Danskin), infinite without strong concavity."""
         if self.attack_concavity == 0:
             return math.inf
@@ -118,7 +118,7 @@ class SaddleObjective(CustomObjective):
     """``J(w) = G(w) + l2/2 |w|^2`` over a ball. Values use nearly the worst attacks, so certificates ignore them."""
 
     function: SaddleLoss
-    smoothness = math.inf  # the worst attack may jump  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    smoothness = math.inf  # the worst attack may jump  # pyright: ignore[reportAssignmentType]
 
     def value_and_gradient(self, w: Floats) -> tuple[float, Floats]:
         value, gradient = self.function.total(w, self.records)

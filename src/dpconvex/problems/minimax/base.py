@@ -243,10 +243,10 @@ class SaddleSection(SimplexSaddle):
     player: str = "both"
     fixed: SimplexPoint | None = None  #: the other player's point: released or public
     name: ClassVar[str] = "section of a saddle problem"
-    sum_rounding = forwarded(  # pyright: ignore[reportIncompatibleMethodOverride]
+    sum_rounding = forwarded(
         "whole", "sum_rounding"
     )  # a section has fewer records, but computes gradients like the whole problem
-    spread, lipschitz, drift = map(_left, ("spread", "lipschitz", "drift"))  # pyright: ignore[reportIncompatibleMethodOverride]
+    spread, lipschitz, drift = map(_left, ("spread", "lipschitz", "drift"))
     second_smoothness = forwarded("whole", "second_smoothness")
     bilinear = forwarded("whole", "bilinear")
 
@@ -261,15 +261,15 @@ class SaddleSection(SimplexSaddle):
             raise InvalidParameterError("fixed", self.fixed, what)
 
     @property
-    def dx(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def dx(self) -> int:
         return self.whole.dy if self.player == "y" else self.whole.dx
 
     @property
-    def dy(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def dy(self) -> int:
         return self.whole.dy if self.player == "both" else 1
 
     @property
-    def smoothness(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def smoothness(self) -> float:
         return 0.0 if self.player != "both" and self.whole.bilinear else self.whole.smoothness
 
     @property

@@ -41,7 +41,7 @@ class _Game(SimplexSaddle):
     bound = 1.0
     second_smoothness = 0.0
     bilinear = True
-    drift = 0.0, 0.0  # a player's gradient depends on the other's point only  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    drift = 0.0, 0.0  # a player's gradient depends on the other's point only  # pyright: ignore[reportAssignmentType]
     smoothness = forwarded("bound")
 
     def __post_init__(self) -> None:
@@ -263,7 +263,7 @@ class PolytopeSaddle(SimplexSaddle):
     smoothness = forwarded("l1_smoothness")
     second_smoothness = forwarded("l2_smoothness")
     bilinear = forwarded("is_bilinear")
-    value_range = forwarded("value_bounds")  # pyright: ignore[reportIncompatibleMethodOverride]
+    value_range = forwarded("value_bounds")
 
     def __post_init__(self) -> None:
         for label in ("V", "W"):
@@ -280,11 +280,11 @@ class PolytopeSaddle(SimplexSaddle):
         _validate.real("value_bounds", high, above=_validate.real("value_bounds", low))
 
     @property
-    def dx(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def dx(self) -> int:
         return self.V.shape[1]
 
     @property
-    def dy(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def dy(self) -> int:
         return self.W.shape[1]
 
     @property

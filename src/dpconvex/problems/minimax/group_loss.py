@@ -71,12 +71,12 @@ class WorstGroupLoss(base.SimplexSaddle):
         return self.n_features + self.intercept
 
     @property
-    def dx(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def dx(self) -> int:
         """Number ``2 p`` of vertices of the ball."""
         return 2 * self.dim
 
     @property
-    def dy(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def dy(self) -> int:
         return len(self.factors)
 
     @property
@@ -118,7 +118,7 @@ class WorstGroupLoss(base.SimplexSaddle):
         return x, 2 * self.loss_bound * self._largest if self.dy > 1 else 0.0
 
     @property
-    def drift(self) -> tuple[float, float]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def drift(self) -> tuple[float, float]:
         # A prediction moves by P times the move, the (clipped) slope by the curvature times that; y's is linear.
         return 4 * self.reach**2 * self.loss.curvature_bound * self._largest, 0.0
 
@@ -129,13 +129,13 @@ class WorstGroupLoss(base.SimplexSaddle):
         return x, self.loss_bound * self._mean_factor / 2 if self.dy > 1 else 0.0
 
     @cached_property
-    def smoothness(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def smoothness(self) -> float:
         """``max(P^2 curvature, P A)``, of a group's loss and of its share, times the largest factor times share."""
         of_loss = self.reach**2 * self.loss.curvature_bound
         return self._mean_factor * max(of_loss, self.reach * self.slope if self.dy > 1 else 0.0)
 
     @cached_property
-    def second_smoothness(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def second_smoothness(self) -> float:
         """``P^3`` times the third derivative, times the same factor; with groups at least ``P^2 curvature``."""
         third = self._mean_factor * self.reach**3 * self.third_derivative
         return max(third, self._mean_factor * self.reach**2 * self.loss.curvature_bound) if self.dy > 1 else third
@@ -145,7 +145,7 @@ class WorstGroupLoss(base.SimplexSaddle):
         return 0.0, self.loss_bound * self._largest
 
     @property
-    def constant_excess(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def constant_excess(self) -> float:
         return self.loss.trivial * self._mean_factor  # of weights 0: every group's loss is at most the trivial one
 
     def record_size(self, records: Any) -> int:

@@ -108,14 +108,14 @@ class InformedPlan(algorithms.LinearModelPlan):
     noise_name = "gaussian"
     constants = "calibrated"
     algorithm: ClassVar[str] = "informed_gradient"
-    only_sums = forwarded("problem", "only_sums")  # pyright: ignore[reportIncompatibleMethodOverride]
-    course = forwarded("released")  # pyright: ignore[reportIncompatibleMethodOverride]
-    theorem = (  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    only_sums = forwarded("problem", "only_sums")
+    course = forwarded("released")
+    theorem = (  # pyright: ignore[reportAssignmentType]
         "A look at labels, gradient lengths and one gradient, then noisy gradient descent planned from it, then a look "
         "at slopes where it ends: each release is dominated by a Gaussian pair that does not depend on earlier "
         "releases, and these compose."
     )
-    assumptions = (  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    assumptions = (  # pyright: ignore[reportAssignmentType]
         Assumption(
             "every user's gradient, each block's part divided by its scale, is at most as long as the level",
             "its vector is scaled down to it, also where one label could make it longer",
@@ -125,7 +125,7 @@ class InformedPlan(algorithms.LinearModelPlan):
             "they are planned from them; the session sets the number of steps once, before the first",
         ),
     )
-    mechanisms = algorithms.uses(  # pyright: ignore[reportIncompatibleMethodOverride]
+    mechanisms = algorithms.uses(
         {CENTERS: "centers", WIDTHS: "widths", LABELS: "labels", LENGTHS: "lengths"}
         | {GRADIENT: "gradient", STEPS: "budget", SLOPE: "slope", CONSTANT: "constant"}
     )

@@ -106,7 +106,7 @@ class NoisyGradientPlan(LinearModelPlan):
         return {LABEL: self.mechanism if self.sampled is None else self.sampled}
 
     @cached_property
-    def releases(self) -> tuple[Release, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def releases(self) -> tuple[Release, ...]:
         """The releases of all gradients: one entry for each batch, or one for all samples."""
         if self.sampled is not None:
             return (self.sampled.planned(LABEL),)
@@ -114,7 +114,7 @@ class NoisyGradientPlan(LinearModelPlan):
         return tuple(replace(self.mechanism.planned(LABEL, block), times=times) for block in self.blocks)
 
     @property
-    def only_sums(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def only_sums(self) -> bool:
         whole = self.batches == 1 and (self.rate == 1 or not self.problem.grouped)
         return whole and self.problem.only_sums  # batches are records by their position, samples users by theirs
 

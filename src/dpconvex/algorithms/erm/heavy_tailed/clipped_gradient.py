@@ -60,10 +60,10 @@ class ClippedGradientPlan(LinearModelPlan):
     constants: str = "calibrated"
     l2: float = 0.0
     algorithm: ClassVar[str] = "clipped_gradient"
-    only_sums = True  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
-    mechanisms = uses({LABEL: "mechanism"})  # pyright: ignore[reportIncompatibleMethodOverride]
-    theorem = "Noisy gradient descent: mean gradients of records cut to length C, composed adaptively."  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
-    assumptions = (  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    only_sums = True  # pyright: ignore[reportAssignmentType]
+    mechanisms = uses({LABEL: "mechanism"})
+    theorem = "Noisy gradient descent: mean gradients of records cut to length C, composed adaptively."  # pyright: ignore[reportAssignmentType]
+    assumptions = (  # pyright: ignore[reportAssignmentType]
         Assumption("every record's gradient has length at most C", "its slope is cut at C over the record's norm"),
         Assumption("the number of steps and their size are public", "the plan fixes them; every step is taken"),
     )

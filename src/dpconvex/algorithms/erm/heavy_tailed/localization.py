@@ -71,7 +71,7 @@ class LocalizationPlan(ConvexPlan[P]):
         self.schedule.check(self.problem.n)
 
     @property
-    def l2(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def l2(self) -> float:
         return self.phases[0].l2
 
     @property
@@ -107,7 +107,7 @@ class LocalizationPlan(ConvexPlan[P]):
         return PredictedError(self.schedule.bound, trivial, self.source + but)
 
     @cached_property
-    def releases(self) -> tuple[Release, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def releases(self) -> tuple[Release, ...]:
         """One release for each stage of each part of each phase; every record is read by one part."""
         return tuple(
             mechanism.planned(f"minimizer of phase {t}, part {j}, stage {i}", f"records of phase {t}, part {j}")

@@ -167,7 +167,7 @@ class LeveledPlan(TwoStagePlan):
     shape: Shape | None = None  #: Surrogate and set of `then`, where not the default
     sums: bool = False  #: Whether `then` may only need sums
     released: tuple[float, ...] = ()  #: In a result, the released level and, for gradients, second moment
-    adaptive: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
+    adaptive: ClassVar[bool] = True
     constants = forwarded("scale", "constants")
     presumed = (
         "the second run's constants depend on the data through the first releases only",
@@ -179,7 +179,7 @@ class LeveledPlan(TwoStagePlan):
         return super().only_sums and not self.method.apart  # separate records are chosen by position
 
     @property
-    def algorithm(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def algorithm(self) -> str:
         return next((name for name, one in HEAVY_METHODS.items() if one is self.method), self.then.algorithm)
 
     @property

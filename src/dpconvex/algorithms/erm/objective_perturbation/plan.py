@@ -201,7 +201,7 @@ class ObjectivePerturbationPlan(LinearModelPlan):
         return np.tile(factor.deviations(each), k)
 
     @property
-    def only_sums(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def only_sums(self) -> bool:
         return self.solver.only_sums and self.problem.only_sums and self.most_rows is None
 
     def noise_reach(self) -> Floats:

@@ -135,7 +135,7 @@ class OutputPerturbationPlan(algorithms.ConvexPlan[P]):
         return typical.unlearned(self.l2) + typical.released_noise(self.coefficient_deviation)
 
     @property
-    def only_sums(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def only_sums(self) -> bool:
         return self.solver.only_sums and self.problem.only_sums
 
     @property
@@ -156,7 +156,7 @@ class OutputPerturbationPlan(algorithms.ConvexPlan[P]):
         """The set onto which the noisy point is projected (post-processing): the ball if the bound needs it, or all."""
         return self.ball if self.schedule.projected else WholeSpace()
 
-    mechanisms = algorithms.uses({LABEL: "mechanism"})  # pyright: ignore[reportIncompatibleMethodOverride]
+    mechanisms = algorithms.uses({LABEL: "mechanism"})
 
     @property
     def theorem(self) -> str:
@@ -178,7 +178,7 @@ class OutputPerturbationPlan(algorithms.ConvexPlan[P]):
         return np.full(self.problem.dim, self.deviation)
 
     @property
-    def exact_deviation(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def exact_deviation(self) -> bool:
         # A noisy point that is projected does not stay where it is.
         return self.schedule.needs_accuracy and self.output_set == WholeSpace()
 

@@ -1,7 +1,5 @@
 """Plans that prepare a problem, with a release of their own or without, and leave the fit to an ordinary method."""
 
-# pyright: reportIncompatibleMethodOverride=false, reportIncompatibleVariableOverride=false
-
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self, cast
 

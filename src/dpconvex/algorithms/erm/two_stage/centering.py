@@ -96,14 +96,14 @@ class CenteredPlan(TwoStagePlan):
     center: tuple[float, ...] | None = None
     moved: bool = True
     algorithm: ClassVar[str] = "recentering"
-    adaptive: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
+    adaptive: ClassVar[bool] = True
     presumed = (
         "the method's constants depend on the data through the released center and length only",
         "it is planned from them; every record is moved and shortened by them alone",
     )
 
     @property
-    def only_sums(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def only_sums(self) -> bool:
         return self.then.only_sums and not self.problem.grouped  # a user may be in several portions
 
     @cached_property

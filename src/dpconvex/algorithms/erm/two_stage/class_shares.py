@@ -16,8 +16,6 @@ Accuracy
     ``k (s + s^2 / a + a) / n`` more than the best one, in expectation (docs, Which algorithm, Shares of classes).
 """
 
-# pyright: reportIncompatibleMethodOverride=false
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -55,9 +53,9 @@ class ClassSharesPlan(algorithms.LinearModelPlan):
     l2: float = 0.0
     constants: str = "calibrated"
     algorithm: ClassVar[str] = "class_shares"
-    noise_name: ClassVar[str] = "grouped"  # pyright: ignore[reportIncompatibleVariableOverride]
-    theorem: ClassVar[str] = "A histogram of points of a simplex (docs, Private ranges, Lemma F)."  # pyright: ignore[reportIncompatibleVariableOverride]
-    assumptions: ClassVar[tuple[Assumption, ...]] = (WHOLE,)  # pyright: ignore[reportIncompatibleVariableOverride]
+    noise_name: ClassVar[str] = "grouped"
+    theorem: ClassVar[str] = "A histogram of points of a simplex (docs, Private ranges, Lemma F)."
+    assumptions: ClassVar[tuple[Assumption, ...]] = (WHOLE,)
     only_sums = True  # pyright: ignore[reportAssignmentType]
     mechanisms = algorithms.uses({CLASSES: "histogram"})
 

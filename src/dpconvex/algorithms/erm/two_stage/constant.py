@@ -52,8 +52,8 @@ class ConstantPlan(TwoStagePlan):
     privacy: PrivacyParams
     then: algorithms.LinearModelPlan
     algorithm: ClassVar[str] = "constant"
-    hopeless = True  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
-    outlook = "no column is used, and the answer is the same for all"  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    hopeless = True  # pyright: ignore[reportAssignmentType]
+    outlook = "no column is used, and the answer is the same for all"  # pyright: ignore[reportAssignmentType]
 
     @property
     def predicted_error(self) -> algorithms.PredictedError:

@@ -131,8 +131,8 @@ class RangedPlan(TwoStagePlan):
 
     problem = forwarded("then", "problem")
     algorithm = forwarded("then", "algorithm")
-    hopeless = forwarded("then", "hopeless")  # pyright: ignore[reportIncompatibleMethodOverride]
-    outlook = forwarded("then", "outlook")  # pyright: ignore[reportIncompatibleMethodOverride]
+    hopeless = forwarded("then", "hopeless")
+    outlook = forwarded("then", "outlook")
     presumed = (
         "the method depends on ranges that were released, and on no others",
         "every record is clipped into them by itself; the plan is made before the run and does not depend on them",

@@ -54,9 +54,9 @@ class TypicalUserPlan(TwoStagePlan):
     then: algorithms.LinearModelPlan  #: The method; before a run it is planned for the expected number of records
     planner: Planner
     typical: int | None = None  #: The released typical number of records; None before a run
-    adaptive: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
+    adaptive: ClassVar[bool] = True
     problem = forwarded("then", "problem")
-    predicted_error = forwarded("then", "predicted_error")  # pyright: ignore[reportIncompatibleMethodOverride]
+    predicted_error = forwarded("then", "predicted_error")
     algorithm = forwarded("then", "algorithm")
 
     mechanisms = algorithms.uses({SIZES: "first"})

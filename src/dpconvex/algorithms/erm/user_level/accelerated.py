@@ -59,7 +59,7 @@ class AcceleratedPlan(LinearModelPlan):
     constants: str = "calibrated"
     noise_name: str = "gaussian"
     algorithm: ClassVar[str] = "accelerated_user"
-    assumptions = (  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    assumptions = (  # pyright: ignore[reportAssignmentType]
         Assumption("a user's vector depends on this user's records alone", "mean gradient, then cut to length L"),
         Assumption("phases, batches, cohorts do not depend on data", "secret coins of their own, anew for cohorts"),
         Assumption("steps, radii and thresholds are public", "the plan fixes them; a failed test ends the run"),
@@ -79,7 +79,7 @@ class AcceleratedPlan(LinearModelPlan):
         return PredictedError(self.bound, trivial, f"accelerated noisy gradients, {where}; for {rests}")
 
     @cached_property
-    def releases(self) -> tuple[Release, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def releases(self) -> tuple[Release, ...]:
         return tuple(
             release
             for i, phase in enumerate(self.phases)

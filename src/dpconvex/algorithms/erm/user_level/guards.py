@@ -87,7 +87,7 @@ class TestedSteps(Guard):
         return self.mean.unit_length(self.radius, self.clip) * self.mean.sigma * self.mean.noise_factor
 
     @property
-    def scatter(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def scatter(self) -> float:
         return self.mean.missed * self.radius**2 / (2 * self.count)  # vectors within the radius of one another
 
     def describe(self) -> Mapping[str, Any]:
@@ -129,7 +129,7 @@ class ClippedSteps(Guard):
 
     noise: mechanisms.GaussianMechanism  #: the noise of one mean
     name: ClassVar[str] = "clipped"
-    deviation = forwarded("noise", "sigma")  # pyright: ignore[reportIncompatibleMethodOverride]
+    deviation = forwarded("noise", "sigma")
 
     def cut(self, points: Floats) -> Floats:
         """Return the vectors (count, dim), each cut to length `clip`."""

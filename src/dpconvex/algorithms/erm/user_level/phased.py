@@ -58,7 +58,7 @@ class PhasedPlan(algorithms.LinearModelPlan):
     noise_name: str = "gaussian"
     l2: float = 0.0
     algorithm: ClassVar[str] = "phased_sgd"
-    assumptions = (  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    assumptions = (  # pyright: ignore[reportAssignmentType]
         Assumption("users are assigned to phases and groups without looking at data", "uniform coins by position"),
         Assumption(_OWN_GROUP, "records are read, drawn and walked over group by group"),
         Assumption("records of one person have one label", "declared: two labels are two users"),

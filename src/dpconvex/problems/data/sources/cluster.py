@@ -40,7 +40,7 @@ class Partitions(TableSource):
         return self.run(len)
 
     @property
-    def n(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def n(self) -> int:
         return sum(self.sizes)
 
     def taken(self, index: Array) -> Partitions:
