@@ -1257,6 +1257,29 @@ MUTANTS = (
         ("tests/unit/data/test_csv_file.py::test_schemas_say_that_no_cell_holds_line_breaks",),
     ),
     Mutant(
+        "rows that come in another order in a later pass are not noticed",
+        "problems/data/sources/rows.py",
+        "        if found != self._first:",
+        "        if found is None:",
+        "",
+        (
+            "tests/unit/problems/data/test_sources.py::"
+            "test_another_order_in_a_later_pass_is_an_error_where_places_count[quick-users]",
+            "tests/unit/problems/data/test_clusters.py::test_partitions_in_another_order_are_noticed_where_places_count",
+        ),
+    ),
+    Mutant(
+        "labels may be read in another order than rows are",
+        "estimators/_streams.py",
+        "(first, *portion), by_index))",
+        "(first, *portion)))",
+        "",
+        (
+            "tests/unit/problems/data/test_sources.py::"
+            "test_another_order_in_a_later_pass_is_an_error_where_places_count[quick-users]",
+        ),
+    ),
+    Mutant(
         "a column's type decides how its cells are read",
         "data/frames.py",
         "    if not is_float(values) and texts:\n        values = parse_numbers(values)",

@@ -21,6 +21,7 @@ from dpconvex.data.csv_file import MOST_BYTES, csv_columns, csv_header
 from dpconvex.data.frames import duplicates, numbers, open_table, parse_numbers, require_columns
 from dpconvex.data.schema import Schema
 from dpconvex.errors import InvalidDataError, SchemaError
+from dpconvex.problems.data.sources.arrow import OrderedStream
 
 _CELLS = 2**20  # largest number of cells parsed at a time, where columns are short
 _ENDS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
@@ -70,11 +71,25 @@ def read_table(path: str | PathLike[str], schema: Schema | None = None, *, featu
 
 
 def open_files(path: str | PathLike[str], schema: Schema) -> Any:
-    """Open tables that are larger than memory, for the `fit` of an estimator with this schema. Reads no record.
+    """Open tables that are larger than memory, for the `fit` of an estimator. Reads no record.
 
-    The path is a folder (partitioned or not), a pattern such as ``visits/*.parquet``, one file, or an address that
-    Arrow knows (``s3://``, ``gs://``) of Parquet files. CSV files must each fit in memory; the schema says which of
-    their columns are numbers. `InvalidDataError` where there is no such file, or one of another kind.
+    Parameters
+    ----------
+    path : path
+        A folder (partitioned or not), a pattern such as ``visits/*.parquet``, one file, or an address that Arrow knows
+        (``s3://``, ``gs://``) of Parquet files. CSV files must each fit in memory.
+    schema : Schema
+        That of the estimator; it says which columns of CSV files are numbers.
+
+    Returns
+    -------
+    pyarrow.dataset.Dataset or CsvFiles
+        For `fit`, which reads its records whenever it needs them.
+
+    Raises
+    ------
+    InvalidDataError
+        When there is no such file, or one of another kind.
     """
     _validate.installed("pyarrow", "numba")
     from pyarrow import dataset
@@ -97,7 +112,7 @@ def open_files(path: str | PathLike[str], schema: Schema) -> Any:
 
 @final
 @dataclass(frozen=True)
-class CsvFiles:
+class CsvFiles(OrderedStream):
     """CSV files of one schema, read one after the other whenever they are asked for."""
 
     files: tuple[Path, ...]

@@ -29,7 +29,7 @@ from dpconvex.losses import LinearModelLoss
 from dpconvex.problems.data import _threads, summation
 from dpconvex.problems.data.domain import shorten
 from dpconvex.problems.data.records import Records, RecordSource, RowBlock
-from dpconvex.problems.data.sources.rows import EncodedRows, StreamedRecords
+from dpconvex.problems.data.sources.rows import EncodedRows, StreamedRecords, by_index
 from dpconvex.problems.data.summation import Parts
 
 Positions = NDArray[np.intp]
@@ -235,7 +235,11 @@ def integer_means(X: Any, values: Callable[[Floats], Array], groups: UserGroups)
         np.add.at(out, users[first : first + len(found)], found)
         return out
 
-    parts = X.run(lambda portion, first, _: sums(portion[0], first)) if isinstance(X, EncodedRows) else [sums(X, 0)]
+    parts = (
+        X.run(lambda portion, first, _: sums(portion[0], first), by_index)
+        if isinstance(X, EncodedRows)
+        else [sums(X, 0)]
+    )
     return sum(parts) // groups.sizes[:, None]  # integers: exact in any order
 
 

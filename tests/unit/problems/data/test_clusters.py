@@ -11,18 +11,21 @@ import re
 import signal
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from dpconvex import PrivateLogisticRegression
+from dpconvex import PrivateLogisticRegression, PrivateSearchCV
 from dpconvex.data import ClassTarget, NumericColumn, Schema
 from dpconvex.errors import InvalidDataError
 from dpconvex.problems.data.records import RecordSource
+from dpconvex.problems.data.sources.cluster import DaskPartitions
 from dpconvex.randomness import SeededSource
 
 # Of Dask, where it calls pandas.
@@ -94,6 +97,45 @@ def test_a_dask_cluster_gives_the_same_model(name, folder, client, same) -> None
     same(dask.dataframe.read_parquet(folder), **OPTIONS[name])
 
 
+@pytest.mark.parametrize("since", [2, 4, 6])
+def test_partitions_in_another_order_are_noticed_where_places_count(since: int) -> None:
+    """As after a join: a user's rows would count as another's, or one record in both parts of a search."""
+    import pandas as pd
+
+    dataframe = pytest.importorskip("dask.dataframe")
+    whole = table().to_pandas().assign(who=np.random.default_rng(2).integers(0, 200, N).astype(str))
+    computed = [0]
+
+    def part(k: int) -> pd.DataFrame:
+        found, computed[0] = whole.iloc[k::2], computed[0] + (k == 0)
+        return found.sample(frac=1, random_state=computed[0]) if computed[0] > since else found
+
+    def frame() -> Any:
+        computed[0] = 0
+        return dataframe.from_map(part, [0, 1], meta=whole.iloc[:0])
+
+    users, search = replace(SCHEMA, user="who"), PrivateSearchCV(PrivateLogisticRegression(8.0, schema=SCHEMA), GRID)
+    for fit in (lambda X: fitted(X, schema=users), search.fit):
+        with pytest.raises(InvalidDataError, match="in another order than before"):
+            fit(frame())
+    np.testing.assert_array_equal(fitted(frame()).coef_, fitted(table()).coef_)
+
+
+GRID = {"coefficient_norm": [2.0, 6.0]}
+
+
+def test_rows_of_partitions_have_hashes_whatever_their_cells_hold() -> None:
+    import pandas as pd
+
+    odd = [1, "a", None, [1], {"a": 1}, (1, 2), np.nan, b"x", {1}, object, 10**400, True]
+    part = pd.DataFrame({"o": pd.Series(odd, dtype=object), "level": pd.Categorical(list("abcdefghijkl"))})
+    part["time"], part["none"] = pd.Timestamp("2020", tz="UTC"), pd.array([1, None] * 6, dtype="Int64")
+    found = DaskPartitions.hashes(part)
+    assert found.dtype == np.uint64
+    assert len(set(found.tolist())) == len(odd)
+    assert len(DaskPartitions.hashes(part.iloc[:0])) == 0
+
+
 def test_predictions_are_lazy(folder, client) -> None:
     import dask.dataframe
 
@@ -107,8 +149,6 @@ def test_tasks_hold_no_rows_and_no_source_of_noise(folder, client, monkeypatch) 
     """Whatever travels is small, and drawing noise inside of it would be seen: no bit source is in it."""
     import cloudpickle
     import dask.dataframe
-
-    from dpconvex.problems.data.sources.cluster import DaskPartitions
 
     sent, run = [], DaskPartitions.run
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
+import decimal
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,16 @@ import pyarrow.parquet
 import pytest
 from sklearn.base import clone
 
-from dpconvex import PrivateHuberRegressor, PrivateLinearRegression, PrivateLinearSVC, PrivateLogisticRegression
+from dpconvex import (
+    PrivateAdditiveClassifier,
+    PrivateHuberRegressor,
+    PrivateLinearRegression,
+    PrivateLinearSVC,
+    PrivateLogisticRegression,
+    PrivateSearchCV,
+    PrivateSyntheticData,
+    budget_context,
+)
 from dpconvex.algorithms.erm.gradient_descent import typical_steps
 from dpconvex.algorithms.erm.heavy_tailed import clipped_gradient
 from dpconvex.algorithms.erm.objective_perturbation import ObjectivePerturbationPlan
@@ -25,7 +36,7 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators import _features, _streams
 from dpconvex.problems.data import _threads
 from dpconvex.problems.data.sources import rows as held
-from dpconvex.problems.data.sources.arrow import MEMORY, open_tables
+from dpconvex.problems.data.sources.arrow import MEMORY, hashes, open_tables
 
 N = 1500
 COLUMNS = (
@@ -107,6 +118,20 @@ class Stream:
         return pa.RecordBatchReader.from_batches(self.whole.schema, batches).__arrow_c_stream__(requested_schema)
 
 
+class Reordered(Stream):
+    """As a join: from some reading on, rows come in another order, which then stays."""
+
+    def __init__(self, whole: pa.Table, since: int) -> None:
+        super().__init__(whole)
+        self.since = since
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        order = np.random.default_rng(0).permutation(len(self.whole))
+        found = self.whole.take(order) if self.reads >= self.since else self.whole
+        self.reads += 1
+        return pa.RecordBatchReader.from_batches(found.schema, found.to_batches(max_chunksize=250)).__arrow_c_stream__()
+
+
 def fitted(name: str, X: object):
     model, schema, options = MODELS[name]
     return model(**{"epsilon": 1.0, "schema": schema, "random_state": 5, **options}).fit(X)
@@ -142,6 +167,80 @@ def test_every_source_gives_the_same_model(name, places, monkeypatch, full, same
         np.testing.assert_array_equal(found.coef_, expected.coef_)
         same_certificate(found.certificate_, expected.certificate_)
         assert found.n_features_in_ == expected.n_features_in_
+
+
+def owned() -> pa.Table:
+    return table().append_column("who", pa.array(np.random.default_rng(2).integers(0, 300, N).astype(str)))
+
+
+USERS = dataclasses.replace(CLASSES, user="who")
+BY_INDEX = {
+    "users": PrivateLogisticRegression(1.0, schema=USERS, random_state=5),
+    "users, descent": PrivateLogisticRegression(
+        1.0, delta=1e-6, schema=USERS, algorithm="noisy_gradient", random_state=5
+    ),
+    "users, additive": PrivateAdditiveClassifier(1.0, schema=USERS, random_state=5),
+    "users, ranges": PrivateLogisticRegression(20.0, schema=USERS.without_ranges(), random_state=5),
+    "users, synthetic": PrivateSyntheticData(1.0, schema=USERS, random_state=5),
+    "search": PrivateSearchCV(
+        PrivateLogisticRegression(8.0, schema=CLASSES, random_state=5), {"coefficient_norm": [2.0, 6.0]}
+    ),
+}
+"""Fits in which facts of rows go by their places."""
+
+
+@pytest.mark.parametrize("name", BY_INDEX)
+@pytest.mark.thin
+def test_another_order_in_a_later_pass_is_an_error_where_places_count(name: str, full: bool) -> None:
+    """Whichever pass it is: nothing is released that used a user's rows as those of others."""
+    whole, model = owned(), BY_INDEX[name]
+    same = Stream(whole)
+    clone(model).fit(same)
+    passes = same.reads
+    for since in range(3, passes) if full else {3, 4, (passes + 2) // 2, passes - 1}:
+        with pytest.raises(InvalidDataError, match="in another order than before"):
+            clone(model).fit(Reordered(whole, since))
+    if name.startswith("users"):
+        with budget_context(epsilon=100.0, delta=1e-3, unit="user") as budget:
+            with pytest.raises(InvalidDataError, match="in another order than before"):
+                clone(model).set_params(random_state=None).fit(Reordered(whole, 3))
+            assert budget.account().left[0] == 100.0
+
+
+@pytest.mark.parametrize("name", ["logistic", "output", "gradient", "centered"])
+def test_sums_over_records_do_not_depend_on_the_order_of_any_pass(name: str) -> None:
+    found = fitted(name, Reordered(table(), 0))
+    np.testing.assert_array_equal(found.coef_, fitted(name, table()).coef_)
+
+
+def test_labels_by_place_need_files(places) -> None:
+    for place in ("lazy frame", "stream"):
+        with pytest.raises(InvalidParameterError, match=r"groups=.*Name the column in the schema"):
+            PrivateLogisticRegression(1.0, schema=CLASSES).fit(places[place], groups=np.arange(N))
+    by_label = PrivateLogisticRegression(1.0, schema=CLASSES, random_state=5)
+    assert by_label.fit(places["folder"], groups=np.arange(N)).plan_.privacy.unit == "user"
+
+
+def test_rows_have_hashes_whatever_their_cells_hold() -> None:
+    """Equal rows share them, rows that differ in one cell do not, and no cell raises."""
+    cells = {
+        "i": [1, None, 2], "u": pa.array([2**64 - 1, None, 0], pa.uint64()), "f": [1.0, None, 0.5],
+        "h": pa.array([1, None, 2], pa.float16()), "b": [True, None, False], "s": ["x", None, "é"],
+        "e": ["", None, "0"], "bytes": [b"\xff", None, b"a"], "bad": pa.array([b"\xff", None, b"a"]).view(pa.string()),
+        "level": pa.array(["x", None, "y"]).dictionary_encode(), "view": pa.array(["x", None, "y"], pa.string_view()),
+        "date": [datetime.date(1, 1, 1), None, datetime.date(9999, 12, 31)],
+        "time": pa.array([1, None, 2], pa.time64("ns")),
+        "stamp": pa.array([2**62 + 1, None, -(2**62)], pa.timestamp("ns")),
+        "decimal": [decimal.Decimal("1.5"), None, decimal.Decimal("2.5")],
+    }  # fmt: skip
+    batch = pa.RecordBatch.from_pydict(cells)
+    found = [hashes(batch.select([name])) for name in cells] + [hashes(batch)]
+    assert all(len(set(each.tolist())) == 3 for each in found)
+    for each in (found[-1], hashes(batch.slice(1)), hashes(pa.RecordBatch.from_pydict({"no": pa.nulls(3)}))):
+        assert each.dtype == np.uint64
+    np.testing.assert_array_equal(hashes(batch.slice(1)), found[-1][1:])
+    nested = pa.RecordBatch.from_pydict({"list": [[1], None], "struct": [{"a": 1}, None]})
+    assert hashes(nested).tolist() == [0, 0]
 
 
 TOWNS = tuple(f"{a}{b}" for a in "ABCDEF" for b in "abcdef")

@@ -22,7 +22,7 @@ import numpy as np
 from dpconvex._types import Array
 from dpconvex.errors import InvalidDataError
 from dpconvex.problems.data.sources.arrow import open_tables, quiet_reading
-from dpconvex.problems.data.sources.rows import Held, Portion, TableSource, chosen_columns, inside
+from dpconvex.problems.data.sources.rows import Held, Portion, TableSource, chosen_columns, digest, inside, nothing
 
 T = TypeVar("T")
 Encode = Callable[[Any], Portion]
@@ -33,6 +33,8 @@ class Partitions(TableSource):
     """The partitions of a table of which some columns are read, wherever they are."""
 
     engine: str
+    hashes: Callable[[Any], Array]
+    """Returns a number for each row of a partition, uint64 (m,), which equal rows share; for those not `ordered`."""
 
     @cached_property
     def sizes(self) -> list[int]:
@@ -51,20 +53,24 @@ class Partitions(TableSource):
         """Return the results of `function` on each partition, with its argument from one sequence if given."""
 
     def sent(self, encode: Encode, task: Callable[[Portion, int, Any], T], held: Held) -> Iterator[T]:
-        def whole(part: Any, place: tuple[int, int, Any]) -> tuple[int, T | None]:
+        hashes = None if self.ordered or held is nothing else self.hashes
+
+        def whole(part: Any, place: tuple[int, int, Any]) -> tuple[int, int, T | None]:
             first, size, given = place
             if len(part) != size:
-                return len(part), None
+                return len(part), 0, None
             with np.errstate(all="ignore"):  # what floats meet depends on the data
-                return size, task(encode(part), first, given)
+                return size, 0 if hashes is None else digest(hashes(part), 0), task(encode(part), first, given)
 
         ends = np.cumsum([0, *self.sizes]).tolist()
-        places = [(first, stop - first, held(first, stop)) for first, stop in pairwise(ends)]
-        for (size, found), (_, expected, _) in zip(self.run(whole, places), places, strict=True):
-            if size != expected:
-                what = f"X had {self.n} rows when it was opened and others when it was read"
-                raise InvalidDataError(f"{what}. Keep its files as they are during a fit")
-            yield found  # pyright: ignore[reportReturnType]
+        rows = [(first, stop - first, held(first, stop)) for first, stop in pairwise(ends)]
+        results = self.run(whole, rows)
+        if any(size != expected for (size, *_), (_, expected, _) in zip(results, rows, strict=True)):
+            what = f"X had {self.n} rows when it was opened and others when it was read"
+            raise InvalidDataError(f"{what}. Keep its files as they are during a fit")
+        if hashes is not None:
+            self.order.check([found for _, found, _ in results])
+        yield from (found for *_, found in results)  # pyright: ignore[reportReturnType]
 
 
 @final
@@ -81,12 +87,17 @@ class TakenPartitions(Partitions):
         return list(map(len, self._rows))
 
     def run(self, function: Callable[..., T], *arguments: Sequence[Any]) -> list[T]:
-        def of(part: Any, given: tuple[Array, *tuple[Any, ...]]) -> T:
+        hashes = None if self._whole.ordered else self._whole.hashes
+
+        def of(part: Any, given: tuple[Array, *tuple[Any, ...]]) -> tuple[int, T]:
             rows, *more = given
             found: Any = nw.from_native(part, eager_only=True)
-            return function(found[rows.tolist()].to_native(), *more)
+            return 0 if hashes is None else digest(hashes(part), 0), function(found[rows.tolist()].to_native(), *more)
 
-        return self._whole.run(of, list(zip(self._rows, *arguments, strict=True)))
+        results = self._whole.run(of, list(zip(self._rows, *arguments, strict=True)))
+        if hashes is not None:
+            self._whole.order.check([found for found, _ in results])
+        return [found for _, found in results]
 
 
 @final
@@ -94,6 +105,18 @@ class DaskPartitions(Partitions):
     """Partitions of a Dask frame, on the client that is current when `fit` is called; without a client, on threads."""
 
     engine = "dask"
+    ordered = False
+
+    @staticmethod
+    def hashes(part: Any) -> Array:
+        from pandas.util import hash_pandas_object
+
+        out = np.zeros(len(part), np.uint64)
+        for _, column in part.items():
+            column = column.map(_text) if column.dtype == object else column  # which may hold what has no hash
+            found: Any = hash_pandas_object(column, index=False, categorize=False)  # pyright: ignore[reportCallIssue]
+            out = out * np.uint64(31) + found.to_numpy()
+        return out
 
     def __init__(self, frame: Any, columns: Sequence[str] | None) -> None:
         self._frame = frame[chosen_columns(columns, list(frame.columns))]
@@ -106,6 +129,10 @@ class DaskPartitions(Partitions):
         calls = [call(*given) for given in zip(parts, *arguments, strict=True)]
         with quiet_reading():
             return list(dask.compute(*calls, retries=RETRIES))  # pyright: ignore
+
+
+def _text(cell: Any) -> str:
+    return f"{cell}" if isinstance(cell, str | int | float) else type(cell).__name__
 
 
 @final

@@ -1,15 +1,18 @@
 """Encoded rows that are read portion by portion, and the clipped records that they become.
 
 A source knows how many rows it has before it reads them (public), yields the same *set* of rows every time, in any
-order and any portions, and encodes each row by itself. Nothing of the size of the data is kept. As sums are exact
-(`summation`), what is released from a source has the same bits as from the same rows in memory.
+portions, and encodes each row by itself. Nothing of the size of the data is kept. As sums are exact (`summation`), what
+is released from a source has the same bits as from the same rows in memory, in any order.
 
 A pass is a *task* for each portion (`EncodedRows.run`): clip, `work`, return the parts. An engine overrides `run` alone
 and sends tasks to where portions are. A task may run twice if a worker is lost, for the parts of a portion are counted
 once. Tasks draw no random bits: noise is drawn once, by the plan, where `run` is called.
 
-Facts of single rows by index (membership in a secret sample, its user, its weight) stay with the driver as vectors;
-each task gets the entries for the rows of its portion (`Held`), and nothing else.
+Facts of single rows by index (membership in a secret sample or in a part, its user, its weight) stay with the driver
+as vectors; each task gets the entries for the rows of its portion (`Held`), and nothing else. They are of the right row
+only if all passes have one order: a user whose rows get the labels of others in a later pass would not be protected,
+and a record could be in two disjoint batches. Joins and groups of lazy frames and SQL have another order each time. So
+a pass with such facts over a source that is not `ordered` is checked before its sum is used (`Order`).
 
 `CellRows` are rows in memory, in few bytes: numbers, and positions of categories instead of a matrix of zeros and ones.
 Features are computed from them portion by portion, at each pass. Any plan may run: plans that need more than sums get
@@ -24,7 +27,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import chain
 from typing import Any, ClassVar, TypeVar, final
 
@@ -45,7 +48,30 @@ T = TypeVar("T")
 
 
 def nothing(first: int, stop: int) -> None:
-    """Return None: tasks need nothing but their rows."""
+    """Return None: tasks need nothing but their rows, which may come in any order."""
+
+
+def by_index(first: int, stop: int) -> None:
+    """Return None: tasks need nothing but their rows, and what they return is kept by index."""
+
+
+class Order:
+    """Notices rows that come in another order than in the first pass that was checked."""
+
+    def __init__(self) -> None:
+        self._first: Any = None
+
+    def check(self, found: Any) -> None:
+        """Raise `InvalidDataError` unless `found`, sums of `digest` over a pass, is what it was in the first pass."""
+        self._first = found if self._first is None else self._first
+        if found != self._first:
+            what = "X gave its rows in another order than before, as joins and groups do, and here facts go by place"
+            raise InvalidDataError(f"{what} (users, parts, batches). Write it to Parquet first, and fit that")
+
+
+def digest(hashes: Array, first: int) -> int:
+    """Return a number whose sum over a pass tells orders apart, from hashes (m,) of the rows from index `first` on."""
+    return int(np.sum(hashes * np.arange(first + 1, first + 1 + len(hashes), dtype=np.uint64), dtype=np.uint64))
 
 
 class TableSource(ABC):
@@ -53,6 +79,12 @@ class TableSource(ABC):
 
     n: int
     empty: Any  #: the table's columns without rows
+    ordered: bool = True  #: whether all passes are known to have the same order of rows
+
+    @cached_property
+    def order(self) -> Order:
+        """What notices another order of rows."""
+        return Order()
 
     def __len__(self) -> int:
         return self.n
@@ -67,8 +99,11 @@ class TableSource(ABC):
         """Return the rows, each encoded by itself, where they are."""
         return EncodedTables(self, encode, n_features)
 
-    def portions(self, n_features: int) -> Iterator[Any]:
-        """Yield all rows, as tables whose features fit in memory; not used if tasks are sent to the rows (`sent`)."""
+    def portions(self, n_features: int, by_index: bool = False) -> Iterator[Any]:
+        """Yield all rows, as tables whose features fit in memory; not used if tasks are sent to the rows (`sent`).
+
+        With `by_index`, raise at the end of a pass in another order than the first such pass had.
+        """
         raise NotImplementedError
 
     def sent(
@@ -99,7 +134,7 @@ def each_row(table: Any, values: Callable[[Any], Array]) -> Array:
         found = values(part) if len(part) else np.empty(0)
         return found, found
 
-    found = list(table.encoded(encode, 1).run(lambda portion, first, _: (first, portion[0])))
+    found = list(table.encoded(encode, 1).run(lambda portion, first, _: (first, portion[0]), by_index))
     return np.concatenate([part for _, part in sorted(found, key=lambda each: each[0])])
 
 
@@ -196,7 +231,8 @@ class EncodedTables(EncodedRows):
     def run(self, task: Callable[[Portion, int, Any], T], held: Held = nothing) -> Iterator[T]:
         found = self._table.sent(self._encode, task, held)
         if found is None:
-            return run_here(self._table.portions(self.n_features), self._encode, self.n, task, held)
+            portions = self._table.portions(self.n_features, held is not nothing)
+            return run_here(portions, self._encode, self.n, task, held)
         return found
 
 
@@ -335,12 +371,16 @@ class StreamedRecords(RecordSource):
     def each_portion(self, work: Callable[..., T], *own: Held) -> Iterator[T]:
         """Yield the result of `work` for the blocks of each portion, and for what `own` holds of its rows."""
         assert self._rows is not None  # the driver, which sends tasks, has the rows
-        clipping, count = self._clipping, len(self._held)
-        all_held = (*self._held, *own)
-        return self._rows.run(
-            lambda portion, first, held: work(clipping(portion, first, held[:count]), *held[count:]),
-            lambda first, stop: tuple(each(first, stop) for each in all_held),
-        )
+        clipping, count, all_held = self._clipping, len(self._held), (*self._held, *own)
+        blank = (None,) * len(all_held)
+
+        def task(portion: Portion, first: int, held: tuple[Any, ...] | None) -> T:
+            held = held or blank
+            return work(clipping(portion, first, held[:count]), *held[count:])
+
+        if all(each is nothing for each in all_held):
+            return self._rows.run(task)
+        return self._rows.run(task, lambda first, stop: tuple(each(first, stop) for each in all_held))
 
 
 def streamed(rows: EncodedRows, domain: DataDomain, targets: Callable[[Array], Floats]) -> StreamedRecords:
