@@ -23,7 +23,7 @@ from dpconvex._types import Array, Floats
 from dpconvex.algorithms import Plan, check_relation
 from dpconvex.algorithms.queries.released_tables import Histogram, ReleasedModel, ReleasedTables
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams, Sensitivity, Unit
+from dpconvex.privacy import Assumption, Ledger, Neighboring, PrivacyCertificate, PrivacyParams, Sensitivity, Unit
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems.data._threads import one_blas_thread
 from dpconvex.problems.data.sources.rows import EncodedRows, totals
@@ -69,6 +69,8 @@ class QueryReleasePlan(Plan):
     n: int  #: number of records or users; a declared number, perhaps not the true one, where neighbors differ in size
     privacy: PrivacyParams
     theorem: ClassVar[str]
+    constants = "calibrated"
+    only_sums: ClassVar[bool] = True
     preferred: ClassVar[bool] = False  #: whether `auto` takes the method wherever it applies
     assumptions: ClassVar[tuple[Assumption, ...]] = (
         Assumption("a query's values lie in its public range", "the queries are public and fixed"),
@@ -192,8 +194,10 @@ def check(queries: LinearQueries, n: int, privacy: PrivacyParams) -> None:
 MOST = {"columns": 100, "values of all columns": 4_000, "cells of all tables": 5_000_000}
 
 
-def check_tables(queries: LinearQueries) -> None:
-    """Raise `InvalidParameterError` unless queries are tables of one or two columns, not too many."""
+def check_tables(queries: LinearQueries, n: int, privacy: PrivacyParams, neighbors: tuple[Neighboring, ...]) -> None:
+    """Raise `InvalidParameterError` unless queries are tables of one or two columns, not too many, for this promise."""
+    check_relation(privacy, users=True, neighbors=neighbors)
+    _validate.records("n", n)
     shape = queries.shape
     if not queries.subsets or max(map(len, queries.subsets)) > 2:
         what = "must be marginal tables of one or two columns for this algorithm"

@@ -98,10 +98,8 @@ class FoundBinsPlan(QueryReleasePlan):
     edges: tuple[tuple[int, ...], ...] = ()  #: For each open column, the edges of its bins, as cell indices
     #: Noisy counts: octaves of each column without a range, then the cells of each open column's range.
     counted: tuple[Floats, ...] = field(default=(), compare=False, repr=False)
-    only_sums: ClassVar[bool] = True
     preferred: ClassVar[bool] = True
     neighbors: ClassVar[tuple[Neighboring, ...]] = NoisyTablesPlan.neighbors
-    constants = "calibrated"
     algorithm = forwarded("then", "algorithm")
     noise_name = forwarded("then", "noise_name")
     ranked = forwarded("then", "ranked")

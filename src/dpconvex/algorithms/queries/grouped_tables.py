@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from dpconvex import _validate
 from dpconvex._types import Array, Floats, forwarded
-from dpconvex.algorithms import PredictedError, check_relation, recorded
+from dpconvex.algorithms import PredictedError, recorded
 from dpconvex.algorithms.queries import base, latent_classes, noisy_tables
 from dpconvex.algorithms.queries.noisy_tables import NoisyTablesPlan
 from dpconvex.algorithms.queries.released_tables import ReleasedModel, ReleasedTables, within
@@ -95,8 +95,6 @@ class GroupedTablesPlan(base.QueryReleasePlan):
     pairs: NoisyTablesPlan  #: plan of step 3: all pairs of columns with grouped values
     share: float  #: share of epsilon, or of mu^2, that step 1 gets
     algorithm = "grouped_tables"
-    only_sums: ClassVar[bool] = True
-    constants = "calibrated"
     preferred = True
     neighbors: ClassVar[tuple[Neighboring, ...]] = NoisyTablesPlan.neighbors
     law = forwarded("columns", "law")
@@ -233,9 +231,7 @@ def plan(
     Tables of columns get the share `share` of the promise; `noise` is as in `noisy_tables.plan`, for the tables of
     pairs. `groups` and `share` are by default those of `GROUPS` and `SHARES` with the smallest expected error.
     """
-    check_relation(privacy, users=True, neighbors=GroupedTablesPlan.neighbors)
-    _validate.records("n", n)
-    base.check_tables(queries)
+    base.check_tables(queries, n, privacy, GroupedTablesPlan.neighbors)
     if queries.impossible:
         what = "is not used by this algorithm"
         raise InvalidParameterError("impossible", len(queries.impossible), what, "Use algorithm='noisy_tables'")

@@ -19,7 +19,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 import numpy as np
 
@@ -48,8 +48,6 @@ class MwemPlan(base.QueryReleasePlan):
     rounds: int  #: number of rounds T
     rho: float  #: zCDP budget of all selections and measurements
     algorithm = "mwem"
-    only_sums: ClassVar[bool] = True
-    constants = "calibrated"
     noise_name = "gaussian"
     theorem = "Exponential and Gaussian mechanisms in adaptive zCDP composition (MWEM, Hardt et al. 2012, with replay)."
     expectation = forwarded("predicted_error", "bound")

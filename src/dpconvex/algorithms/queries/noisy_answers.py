@@ -18,7 +18,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 import numpy as np
 
@@ -40,8 +40,6 @@ class QueryNoisePlan(base.QueryReleasePlan):
 
     mu: float  #: budget of Gaussian noise; 0 for Laplace noise
     algorithm = "query_noise"
-    only_sums: ClassVar[bool] = True
-    constants = "calibrated"
     theorem = "Gaussian or Laplace mechanism on the vector of all mean answers."
 
     @property

@@ -40,7 +40,7 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import Array, Floats, forwarded
-from dpconvex.algorithms import PredictedError, check_relation, recorded
+from dpconvex.algorithms import PredictedError, recorded
 from dpconvex.algorithms.queries import base
 from dpconvex.algorithms.queries.latent_classes import FitPlan, fit
 from dpconvex.algorithms.queries.matrix_tables import LABEL, LARGEST, LARGEST_GAUSSIAN, MatrixTables
@@ -134,8 +134,6 @@ class NoisyTablesPlan(base.QueryReleasePlan):
     joint: bool = False  #: whether one noise is added to all tables as one matrix
     title: str = "tables"  #: the ledger's name for the tables
     algorithm = "noisy_tables"
-    only_sums: ClassVar[bool] = True
-    constants = "calibrated"
     preferred = True
     neighbors: ClassVar[tuple[Neighboring, ...]] = tuple(DISTANCES)
     noise_name = forwarded("law")
@@ -350,10 +348,8 @@ def plan(
     with the smaller expected error. `noise` is separate for each table (``"tables"``) or one for all (``"matrix"``, for
     replaced units and all pairs; with a delta no pair may be impossible); ``"auto"`` takes the smaller noise.
     """
-    check_relation(privacy, users=True, neighbors=NoisyTablesPlan.neighbors)
-    _validate.records("n", n)
+    base.check_tables(queries, n, privacy, NoisyTablesPlan.neighbors)
     shape = queries.shape
-    base.check_tables(queries)
     _validate.choice("relations", relations, RELATIONS)
     _validate.choice("noise", noise, NOISES)
     mu = base.mu_of(privacy)

@@ -26,7 +26,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 import numpy as np
 from scipy.sparse import coo_array
@@ -35,7 +35,7 @@ from scipy.special import log_ndtr
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import Array, Floats, forwarded
-from dpconvex.algorithms import PredictedError, check_relation, in_units, recorded
+from dpconvex.algorithms import PredictedError, in_units, recorded
 from dpconvex.algorithms.queries import markov_tree, noisy_tables
 from dpconvex.algorithms.queries.base import Answered, QueryReleasePlan, check_tables
 from dpconvex.algorithms.queries.markov_tree import cells_of
@@ -82,8 +82,6 @@ class NoisyTreePlan(QueryReleasePlan):
     mu: float  #: budget of Gaussian noise; 0 for Laplace noise
     alone: float  #: mean total variation that noise would add to tables of columns if they got the whole budget
     algorithm = "noisy_tree"
-    only_sums: ClassVar[bool] = True
-    constants = "calibrated"
     preferred = True
     theorem = "Independent noise on tables, some of them chosen by bounded scores: the sum of their costs (Lemmas)."
     noise_name = forwarded("law")
@@ -243,9 +241,7 @@ def plan(
     `center` says whether the tables of ``queries.center`` with all columns are measured; by default they are if it has
     few values and the noise is small (`Tuning`).
     """
-    check_relation(privacy, users=True)
-    _validate.records("n", n)
-    check_tables(queries)
+    check_tables(queries, n, privacy, NoisyTreePlan.neighbors)
     every = noisy_tables.plan(queries, n, privacy, relations="all", noise="tables")
     if center is None:
         few = queries.center is not None and 1 < queries.shape[queries.center] <= TUNING.center
