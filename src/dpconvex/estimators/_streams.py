@@ -105,6 +105,13 @@ def open_points(X: Any) -> EncodedRows | None:
     return table.encoded(encode, table.shape[1])
 
 
+def users_of(schema: Schema | None, X: Any, groups: Any, *, empty: bool = False) -> UserGroups | None:
+    """Return the users of records in memory, from labels (n,) or the schema's user column; None for records."""
+    if groups is None and schema is not None and schema.user is not None:
+        groups = schema.user_labels(X)
+    return None if groups is None else UserGroups.of(user_labels(groups), empty=empty)
+
+
 def open_users(schema: Schema, table: TableSource, groups: Any) -> UserGroups | None:
     """Return the users of a table's rows, from labels (n,) or the schema's user column; None for records."""
     # A pass reads the labels; each portion is sent those of its own rows.
@@ -112,7 +119,7 @@ def open_users(schema: Schema, table: TableSource, groups: Any) -> UserGroups | 
         what = "are labels by place, and X may give its rows in any order"
         raise InvalidParameterError("groups", type(groups).__name__, what, "Name the column in the schema, as its user")
     if groups is not None or schema.user is None:
-        return None if groups is None else UserGroups.of(user_labels(groups))
+        return users_of(None, table, groups)
     name, codes = schema.user, dict[Any, int]()
 
     def encode(table: Any) -> Any:

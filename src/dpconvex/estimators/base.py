@@ -32,7 +32,7 @@ from dpconvex.estimators._features import FeatureMap, feature_map
 from dpconvex.estimators._matrices import fitted_columns, learned_matrix
 from dpconvex.estimators._private import PrivateEstimator
 from dpconvex.estimators._ranges import IN_UNITS, FindsRanges
-from dpconvex.estimators._streams import able, expanded
+from dpconvex.estimators._streams import able, expanded, users_of
 from dpconvex.estimators._targets import packed, shares_of_cap, weighted
 from dpconvex.estimators.export import Exported
 from dpconvex.losses import LinearModelLoss
@@ -237,12 +237,9 @@ class PrivateLinearModel(FittedModel, Exported):
 
     def _groups(self, X: Any, groups: Any) -> UserGroups | None:
         """Return each record's user, from labels or the schema's user column; None where records are protected."""
-        if groups is None and self._unit(None) == Unit.USER:
-            assert self.schema is not None
-            groups = self.schema.user_labels(X)
-        if groups is None:
+        if groups is None and self._unit(None) == Unit.RECORD:
             return None
-        return UserGroups.of(_matrices.user_labels(groups), empty=not self._relation.fixes_size)
+        return users_of(self.schema, X, groups, empty=not self._relation.fixes_size)
 
     @property
     def _cap(self) -> float | None:

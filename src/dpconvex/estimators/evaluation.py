@@ -32,13 +32,12 @@ from dpconvex.data.frames import codes, open_table, typed
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators import _targets
 from dpconvex.estimators._digest import model_digest
-from dpconvex.estimators._matrices import user_labels
+from dpconvex.estimators._streams import users_of
 from dpconvex.estimators.base import FittedModel, PrivateLinearModel
 from dpconvex.estimators.classifiers import LogisticModel, PrivateLinearClassifier
 from dpconvex.estimators.sparse import PrivateSparseClassifier
 from dpconvex.losses import LogisticLoss
 from dpconvex.privacy import Payment, PrivacyCertificate, PrivacyParams, Unit, charge
-from dpconvex.problems import UserGroups
 from dpconvex.randomness import BitSource, source_from
 
 BLOCK = 2**16  #: Number of rows that are expanded and scored at a time.
@@ -161,7 +160,7 @@ def _evaluate(
     names, group = _groups(fitted, X, by)
     scores, classes = _scores(model, X), _classes(model)
     truth = _truth(model, X, y)
-    users = _users(model, X, labels)
+    users = users_of(model.schema, X, labels)
     sizes = (len(scores), len(truth), len(scores) if users is None else users.n_records)
     if len(set(sizes)) > 1:
         raise InvalidDataError(f"X, y and groups have {sizes} records: they must agree")
@@ -248,7 +247,7 @@ def fit_and_evaluate(
         what = "reads the labels off the records, and each part may hold others"
         raise InvalidParameterError("classes", model.classes, what, "List the classes")  # pyright: ignore
     source = source_from(model.random_state)
-    users = _users(model, X, groups)
+    users = users_of(model.schema, X, groups)
     shape = (len(X),) if isinstance(X, list) else np.shape(X if model.schema is None else open_table(X))
     if not shape:
         raise InvalidParameterError("X", type(X).__name__, "must be a table of records", "Give an array or frame")
@@ -292,12 +291,6 @@ def fit_and_evaluate(
 def _rows(values: Any, index: Array) -> Any:
     """Return the chosen rows of a table, array, sparse matrix or list, in the chosen order; None for None."""
     return values[index] if scipy.sparse.issparse(values) else taken(typed(values), index)
-
-
-def _users(model: Any, X: Any, labels: Any) -> UserGroups | None:
-    if labels is None and model.schema is not None and model.schema.user is not None:
-        labels = model.schema.user_labels(X)
-    return None if labels is None else UserGroups.of(user_labels(labels))
 
 
 def _classes(model: Any) -> int:

@@ -24,11 +24,11 @@ from dpconvex.data.table_cells import Bins, TableCells
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._descriptions import RELEASED, SEED, with_shared
 from dpconvex.estimators._features import checked_schema
-from dpconvex.estimators._matrices import same_length, user_labels
+from dpconvex.estimators._matrices import same_length
 from dpconvex.estimators._private import PrivateEstimator
-from dpconvex.estimators._streams import open_users
+from dpconvex.estimators._streams import open_users, users_of
 from dpconvex.privacy import PrivacyParams, Unit
-from dpconvex.problems import NumberRange, UserGroups
+from dpconvex.problems import NumberRange
 from dpconvex.problems.data.sources.cluster import open_source
 from dpconvex.problems.queries import Marginals
 from dpconvex.randomness import BitSource, source_from
@@ -238,9 +238,9 @@ class PrivateSyntheticData(PrivateEstimator):
             raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")
         if table is not None:
             users = open_users(schema, table, groups)
-        elif groups is not None or user is not None:
-            labels = user_labels(schema.user_labels(X) if groups is None else groups)
-            users = UserGroups.of(labels, empty=not self._relation.fixes_size)  # else an error would tell of records
+        else:
+            empty = not self._relation.fixes_size  # else an error would tell of records
+            users = users_of(schema, X, groups, empty=empty)
         if users is not None:
             same_length(rows, users.n_records, "groups", private=True)
             public, unit = users.n_users, Unit.USER
