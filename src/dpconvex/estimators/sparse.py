@@ -93,10 +93,9 @@ class PrivateSparseModel(FittedModel):
         domain = None
         if self.feature_bound is not None:
             bound = _validate.real("feature_bound", self.feature_bound, at_least=1e-40, at_most=1e40)
-            count = 1 if n_features is None else _validate.integer("n_features", n_features, at_least=1)
             if n_features is None:
                 raise InvalidParameterError("n_features", None, "must be given to plan without data")
-            domain = DataDomain.box(count, bound)
+            domain = DataDomain.box(_validate.integer("n_features", n_features, at_least=1), bound)
         bounds = {"feature_bounds": self.feature_bounds, "feature_norm": None}
         return _features.feature_map(schema=self.schema, domain=domain, **bounds, n_features=n_features)
 
