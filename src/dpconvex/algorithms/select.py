@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar, final
 
 from dpconvex import _validate
 from dpconvex._html import table
+from dpconvex._validate import LARGEST, SMALLEST
 from dpconvex.algorithms import Plan, stored, within_floats
 from dpconvex.errors import InvalidParameterError
 from dpconvex.plugins import load
@@ -23,7 +24,6 @@ CONSTANTS = ("calibrated", "paper")
 AIMS = ("empirical", "population")
 """Aims of a plan: a small excess loss on the data, or on their distribution."""
 
-SMALLEST, LARGEST = 1e-100, 1e100  #: Limits of public parameters, so that squares and ratios do not overflow.
 SUMS_REMEDY = "Use another algorithm (docs, Larger than memory), or read the table into a frame"
 PlanT = TypeVar("PlanT", bound=Plan)
 

@@ -13,7 +13,6 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._types import Array, Floats, forwarded
 from dpconvex.algorithms.erm.two_stage.ranges import Cut, Place
-from dpconvex.algorithms.select import LARGEST
 from dpconvex.data import Schema
 from dpconvex.data.frames import open_table
 from dpconvex.data.targets import PRIVATE
@@ -199,7 +198,7 @@ class FromSchema(FeatureMap):
 
 def wide(lower: float, upper: float) -> bool:
     """Return whether a range can be divided into 32 parts in floating point."""
-    return upper - lower > max(1e-9 * max(-lower, upper), 1 / LARGEST)
+    return upper - lower > max(1e-9 * max(-lower, upper), 1 / _validate.LARGEST)
 
 
 def worth_a_look(lower: float, upper: float) -> bool:

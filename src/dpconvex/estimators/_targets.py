@@ -24,8 +24,6 @@ from dpconvex.estimators._features import checked_schema
 from dpconvex.estimators._matrices import column_of, dtype_name, elements, numbers_of, same_length
 from dpconvex.losses import LinearModelLoss, SmoothLoss, WeightedLoss
 
-LARGEST = 1e100  #: Largest size of a target bound, as in the losses.
-
 
 def as_series(y: Any, name: str = "y") -> tuple[Series, str]:
     """Return labels of any kind (array, list, Series) as a narwhals series, and their kind by their type alone."""
@@ -142,8 +140,8 @@ class TargetRange:
             raise InvalidParameterError("target_bounds", bounds, what, remedy) from None
         low = _validate.real("target_bounds[0]", lower)
         high = _validate.real("target_bounds[1]", upper, above=low, remedy="Give a range wider than one value")
-        if max(-low, high) > LARGEST:
-            raise InvalidParameterError("target_bounds", bounds, f"must be at most {LARGEST:g} in size")
+        if max(-low, high) > _validate.LARGEST:
+            raise InvalidParameterError("target_bounds", bounds, f"must be at most {_validate.LARGEST:g} in size")
         return cls(low, high)
 
     @property

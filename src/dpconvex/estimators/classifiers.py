@@ -10,9 +10,9 @@ from scipy.special import expit
 
 from dpconvex import _validate
 from dpconvex._types import Array, Floats
+from dpconvex._validate import LARGEST, SMALLEST
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.search.scores import Score
-from dpconvex.algorithms.select import SMALLEST
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _streams, _targets
 from dpconvex.estimators._descriptions import LINEAR, RELEASED, SEED, with_shared
@@ -422,7 +422,7 @@ class PrivateLinearSVC(PrivateLinearClassifier):
         width = _validate.real("smoothing", self.smoothing, at_least=0.0)
         if width == 0:
             return HingeLoss()
-        return SmoothedHingeLoss(min(max(width, 1 / _targets.LARGEST), _targets.LARGEST), saturating=True)
+        return SmoothedHingeLoss(min(max(width, 1 / LARGEST), LARGEST), saturating=True)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

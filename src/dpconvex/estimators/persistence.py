@@ -22,7 +22,6 @@ import numpy as np
 from dpconvex import _validate, estimators
 from dpconvex._types import Array, Floats
 from dpconvex.algorithms.erm.heavy_tailed.registry import constraint_ends
-from dpconvex.algorithms.select import SMALLEST
 from dpconvex.data import Schema, write_atomically
 from dpconvex.data.targets import PRIVATE
 from dpconvex.errors import CertificateError, DpconvexError, InvalidDataError, InvalidParameterError
@@ -323,7 +322,7 @@ def _outputs(model: SavedModel, classes: Array | None) -> int:
     if weights is not None:
         class_shares(weights, classes)
     if isinstance(model, estimators.LogisticModel):
-        cap = _validate.real("slope_cap_", model.slope_cap_, at_least=SMALLEST, at_most=1.0)
+        cap = _validate.real("slope_cap_", model.slope_cap_, at_least=_validate.SMALLEST, at_most=1.0)
         if model.slope_cap not in (None, cap):
             raise InvalidDataError(f"its slope cap, {cap:g}, is not that of its parameters")
     if isinstance(model, estimators.PrivateLinearClassifier):

@@ -24,7 +24,7 @@ from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._features import wide
 from dpconvex.estimators._intervals import INFERENCE, WithIntervals
 from dpconvex.estimators._streams import open_rows
-from dpconvex.estimators._targets import LARGEST, TargetRange, declared_range, number_array
+from dpconvex.estimators._targets import TargetRange, declared_range, number_array
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.losses import HuberLoss, LinearModelLoss, PinballLoss, PseudoHuberLoss, SmoothedPinballLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams, Unit
@@ -325,7 +325,7 @@ class PrivateLinearRegression(WithIntervals, PrivateLinearRegressor):
             raise InvalidParameterError("residual_cap", self.residual_cap, what)
         if cap >= 2 * reach:  # no residual exceeds the cap
             return SquaredLoss(reach, prediction_bound=reach)
-        return HuberLoss(max(cap, 1 / LARGEST), target_bound=reach, of_mean=True, saturating=True)
+        return HuberLoss(max(cap, 1 / _validate.LARGEST), target_bound=reach, of_mean=True, saturating=True)
 
     def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:
         if not (self.residual_cap is None and self.heavy_tailed is None) or self.algorithm == "sufficient_statistics":
@@ -373,7 +373,7 @@ class PrivateHuberRegressor(WithIntervals, PrivateLinearRegressor):
 
     def _loss(self, width: float, reach: float) -> LinearModelLoss:
         share = DEFAULT_WIDTH if self.width is None else _validate.real("width", self.width, above=0.0) / width
-        return PseudoHuberLoss(min(max(share, 1 / LARGEST), LARGEST), target_bound=reach)
+        return PseudoHuberLoss(min(max(share, 1 / _validate.LARGEST), _validate.LARGEST), target_bound=reach)
 
 
 @final
@@ -429,5 +429,5 @@ class PrivateQuantileRegressor(PrivateLinearRegressor):
             share = _validate.real("smoothing", self.smoothing, at_least=0.0) / width
         if share == 0:
             return PinballLoss(self.quantile, target_bound=reach)
-        smooth = min(max(share, 1 / LARGEST), LARGEST)
+        smooth = min(max(share, 1 / _validate.LARGEST), _validate.LARGEST)
         return SmoothedPinballLoss(self.quantile, smooth, target_bound=reach, saturating=True)

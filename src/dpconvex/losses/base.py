@@ -215,7 +215,7 @@ class PiecewiseLinearLoss(LinearModelLoss):
         return np.where(residual > 0, hi, np.where(residual < 0, lo, 0.0))
 
 
-LARGEST_TARGET = 1e100
+LARGEST_TARGET = _validate.LARGEST
 """Targets without a declared bound are clipped to this size, so that residuals and sums of losses stay finite."""
 
 
@@ -326,4 +326,4 @@ class Spline:
 
 def check_width(width: float) -> None:
     """Raise `InvalidParameterError` unless `width` lies in [1e-100, 1e100]."""
-    _validate.real("width", width, at_least=1e-100, at_most=1e100)
+    _validate.real("width", width, at_least=_validate.SMALLEST, at_most=_validate.LARGEST)

@@ -63,7 +63,7 @@ class LogisticLoss(TwoClasses, base.SmoothLoss):
     slope_bound = forwarded("cap")
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "cap", _validate.real("cap", self.cap, at_least=1e-100, at_most=1.0))
+        object.__setattr__(self, "cap", _validate.real("cap", self.cap, at_least=_validate.SMALLEST, at_most=1.0))
         if self.rate is not None:
             object.__setattr__(self, "rate", _validate.shares("rate", (1 - self.rate, self.rate), 2)[1])
 
@@ -256,7 +256,7 @@ class SoftmaxLoss(base.SmoothLoss):
 
     def __post_init__(self) -> None:
         _validate.integer("n_classes", self.n_classes, at_least=2)
-        object.__setattr__(self, "cap", _validate.real("cap", self.cap, at_least=1e-100, at_most=1.0))
+        object.__setattr__(self, "cap", _validate.real("cap", self.cap, at_least=_validate.SMALLEST, at_most=1.0))
         if self.rates is not None:
             object.__setattr__(self, "rates", _validate.shares("rates", self.rates, self.n_classes))
 

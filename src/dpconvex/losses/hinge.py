@@ -52,7 +52,7 @@ class SmoothedHingeLoss(TwoClasses, base.SmoothLoss):
 
     def __post_init__(self) -> None:
         base.check_width(self.width)
-        _validate.real("center", self.center, at_least=-1e100, at_most=1e100)
+        _validate.real("center", self.center, at_least=-_validate.LARGEST, at_most=_validate.LARGEST)
 
     @property
     def curvature_bound(self) -> float:

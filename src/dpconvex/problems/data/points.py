@@ -23,7 +23,6 @@ from dpconvex.problems.data.users import UserGroups
 
 _CHUNK = 2**17  # number of floats worked on at a time: 1 MB
 _PARTS = 16  # number of parts into which counting is split for threads
-_EXTREME = 1e100
 
 
 @final
@@ -47,8 +46,8 @@ class PointDomain:
 
     def __post_init__(self) -> None:
         dim = _validate.integer("dim", self.dim, at_least=1)
-        bound = _validate.real("radius_bound", self.radius_bound, above=0.0, at_most=_EXTREME)
-        least = _validate.real("min_radius", self.min_radius, at_least=1 / _EXTREME)
+        bound = _validate.real("radius_bound", self.radius_bound, above=0.0, at_most=_validate.LARGEST)
+        least = _validate.real("min_radius", self.min_radius, at_least=1 / _validate.LARGEST)
         if least > bound / 2:
             what = f"must be at most radius_bound / 2 = {bound / 2:g}"
             raise InvalidParameterError("min_radius", self.min_radius, what, "Use a smaller one")

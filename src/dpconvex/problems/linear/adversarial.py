@@ -40,7 +40,7 @@ class Attack:
     norm: AttackNorm = "l2"  #: norm in which perturbations are measured
 
     def __post_init__(self) -> None:
-        _validate.real("attack_radius", self.radius, above=0.0, at_most=1e100)
+        _validate.real("attack_radius", self.radius, above=0.0, at_most=_validate.LARGEST)
         _validate.choice("attack_norm", self.norm, ATTACK_NORMS)
 
     def reach(self, domain: DataDomain) -> float:

@@ -33,7 +33,7 @@ class Truncation:
 
     def __post_init__(self) -> None:
         for name in ("level", "radius", "smoothing"):
-            _validate.real(name, getattr(self, name), at_least=1e-100, at_most=1e100)
+            _validate.real(name, getattr(self, name), at_least=_validate.SMALLEST, at_most=_validate.LARGEST)
 
     def curvature(self, loss: LinearModelLoss, feature_l2: float) -> float:
         """Largest curvature in w of one record's surrogate, rounded up."""
