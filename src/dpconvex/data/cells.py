@@ -18,7 +18,7 @@ from dpconvex.data.frames import Series, codes, numbers
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.data.ranges import DEPTH, NumberRange, grid, multiples
 
-MISSING = "(missing)"  #: Label of missing numbers, where they are a separate value.
+MISSING = "(missing)"  #: Name of missing numbers, where they are a value, a feature or a vertex of their own.
 DEFAULT_BINS = 16
 AUTO, PRIVATE = "auto", "private"  #: Options for bins: chosen from public facts, or found by a private release.
 NumberBins = int | str | Sequence[float]  #: Bins of a column: the number of equally wide bins, "private", or the edges.

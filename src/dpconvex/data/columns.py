@@ -12,7 +12,7 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._types import Array, Floats, set_fields
 from dpconvex.data import formulas, frames
-from dpconvex.data.cells import CategoryCells, CellColumn, NumberBins, OpenCells
+from dpconvex.data.cells import MISSING, CategoryCells, CellColumn, NumberBins, OpenCells
 from dpconvex.data.frames import Frame, Series
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.data.domain import Block, BlockValues, likely_values
@@ -20,7 +20,7 @@ from dpconvex.problems.data.ranges import NumberRange
 
 BLANKS = " \t\n\v\f\r"  #: Characters that are trimmed off the ends of a cell before it is compared.
 MOST_KNOTS = 64  #: Largest number of knots of a shape.
-OTHER, MISSING = "(other)", "(missing)"  #: Names: the level of missing and unlisted values; missing numbers' feature.
+OTHER = "(other)"  #: Name of the level of missing and unlisted values.
 _LAST = ("step", "scale", "indicator", "formula", "date", "at", "format", "missing", "unit", "source")  #: Keys.
 DATE_PARTS = {"month": 12, "weekday": 7}  #: Parts of a date: categories, numbered from 1; weeks begin on Mondays.
 

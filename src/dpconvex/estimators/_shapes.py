@@ -16,14 +16,13 @@ import numpy as np
 from dpconvex._types import Array, Floats, forwarded
 from dpconvex.algorithms.erm.two_stage.ranges import Cut
 from dpconvex.data import CategoricalColumn, NumericColumn, Schema
-from dpconvex.data.columns import OTHER, AbstractColumn
+from dpconvex.data.columns import MISSING, OTHER, AbstractColumn
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._features import FeatureMap, divisible, step_of
 from dpconvex.problems import Block, DataDomain, Factor, LinearModelProblem, NumberRange
 from dpconvex.problems.data.ranges import PARTS, SOUGHT, Step
 from dpconvex.problems.linear.shapes import ExpectedShapes, Knots, Levels, Pair
 
-OWN = "(missing)"  #: Name of the vertex of missing cells.
 PAIR_KNOTS, PAIR_LEVELS = 4, 8  #: Number of knots of a numeric column in a pair, and largest number of levels there
 SHARES = {"pair": 0.25, "categories": 0.5}
 """Prior variance of pairs and of three levels or more, over that of a number (`benchmarks/additive_guess.py`)."""
@@ -88,7 +87,7 @@ def numeric_shape(column: NumericColumn, at: int, knots: tuple[float, ...], own:
 
     rule = {"lower": column.lower, "upper": column.upper, "transform": column.transform, "knots": places}
     rule = {"kind": "numeric", "column": column.name, **rule, "missing": own, **_extras(column)}
-    return ShapeColumn(column.name, "numeric", (*knots, *((OWN,) if own else ())), write, vertices, rule)
+    return ShapeColumn(column.name, "numeric", (*knots, *((MISSING,) if own else ())), write, vertices, rule)
 
 
 def _extras(column: AbstractColumn) -> dict[str, Any]:
