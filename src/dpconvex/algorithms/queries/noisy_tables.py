@@ -133,6 +133,7 @@ class NoisyTablesPlan(base.QueryReleasePlan):
     mu: float  #: budget of Gaussian noise; 0 for pure noise
     joint: bool = False  #: whether one noise is added to all tables as one matrix
     title: str = "tables"  #: the ledger's name for the tables
+    shares: tuple[float, float] | None = None  #: budget of single columns and of pairs; None: everything, by `SHARE`
     algorithm = "noisy_tables"
     preferred = True
     neighbors: ClassVar[tuple[Neighboring, ...]] = tuple(DISTANCES)
@@ -153,7 +154,8 @@ class NoisyTablesPlan(base.QueryReleasePlan):
         sizes, found = [math.prod(self.queries.shape[axis] for axis in subset) for subset in self.subsets], []
         keys = [(len(subset), round(4 / 3 * math.log2(size))) for subset, size in zip(self.subsets, sizes, strict=True)]
         totals = {order: math.fsum(2 ** (k / 4) for o, k in keys if o == order) for order in {o for o, _ in keys}}
-        orders = {1: SHARE, 2: 1 - SHARE} if 2 in totals else {1: 1.0}
+        usual = {1: SHARE, 2: 1 - SHARE} if 2 in totals else {1: 1.0}
+        orders = usual if self.shares is None else dict(enumerate(self.shares, start=1))
         noise = cache(partial(table_noise, self.law, self.privacy, self.mu, n=self.n))  # thousands of tables, few kinds
         for (order, key), size in zip(keys, sizes, strict=True):
             part = orders[order] * 2 ** (key / 4) / totals[order]

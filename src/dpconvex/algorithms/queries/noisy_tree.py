@@ -39,6 +39,7 @@ from dpconvex.algorithms import PredictedError, in_units, recorded
 from dpconvex.algorithms.queries import markov_tree, noisy_tables
 from dpconvex.algorithms.queries.base import Answered, QueryReleasePlan, check_tables
 from dpconvex.algorithms.queries.markov_tree import cells_of
+from dpconvex.algorithms.queries.noisy_tables import NoisyTablesPlan
 from dpconvex.algorithms.queries.released_tables import ReleasedTables
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import ExponentialMechanism, Mechanism, Planned, ReportNoisyMax
@@ -87,24 +88,14 @@ class NoisyTreePlan(QueryReleasePlan):
     noise_name = forwarded("law")
 
     @cached_property
-    def fixed(self) -> tuple[tuple[tuple[int, ...], str, Mechanism[Floats], float], ...]:
-        """The tables measured for all data: columns, ledger label, noise, and deviation of the noise of a share."""
+    def fixed(self) -> NoisyTablesPlan:
+        """The tables measured for all data: their columns, and the noise of each."""
         columns = [axis for axis, size in enumerate(self.queries.shape) if size > 1]
-        tables = [((axis,), self.shares[0]) for axis in columns]
+        subsets: list[tuple[int, ...]] = [(axis,) for axis in columns]
         if self.center is not None:
-            star = [(min(axis, self.center), max(axis, self.center)) for axis in columns if axis != self.center]
-            tables += [(pair, self.shares[1]) for pair in star]
-        keys = [(len(s), round(4 / 3 * math.log2(cells_of(self.queries.shape, s)))) for s, _ in tables]
-        totals_ = {order: math.fsum(2 ** (k / 4) for o, k in keys if o == order) for order in {o for o, _ in keys}}
-        found = []
-        for (subset, share), (order, key) in zip(tables, keys, strict=True):
-            noise, deviation = self._noise(share * 2 ** (key / 4) / totals_[order], subset)
-            found.append((subset, f"{order}-way tables, scale class {key}", noise, deviation))
-        return tuple(found)
-
-    def _noise(self, part: float, subset: tuple[int, ...]) -> tuple[Mechanism[Floats], float]:
-        size = cells_of(self.queries.shape, subset)
-        return noisy_tables.table_noise(self.law, self.privacy, self.mu, part, size, self.n)
+            subsets += [(min(axis, self.center), max(axis, self.center)) for axis in columns if axis != self.center]
+        facts = self.queries, self.n, self.privacy, tuple(subsets), "none", self.law, self.mu
+        return NoisyTablesPlan(*facts, shares=self.shares[:2])
 
     @cached_property
     def candidates(self) -> tuple[tuple[int, int], ...]:
@@ -115,7 +106,8 @@ class NoisyTreePlan(QueryReleasePlan):
 
     def measured(self, pair: tuple[int, ...]) -> tuple[Mechanism[Floats], float]:
         """Return the noise of a chosen pair's table, whose scale is the same for all, and its deviation in a share."""
-        return self._noise((1 - sum(self.shares)) / self.pairs, pair)
+        part, size = (1 - sum(self.shares)) / self.pairs, cells_of(self.queries.shape, pair)
+        return noisy_tables.table_noise(self.law, self.privacy, self.mu, part, size, self.n)
 
     @cached_property
     def choice(self) -> Mechanism[int]:
@@ -132,13 +124,13 @@ class NoisyTreePlan(QueryReleasePlan):
 
     @property
     def mechanisms(self) -> Mapping[str, Planned]:
-        found: dict[str, Planned] = {label: mechanism for _, label, mechanism, _ in self.fixed}
-        return found | ({CHOSEN: self.choice, MEASURED: self.measured(self.candidates[0])[0]} if self.pairs else {})
+        chosen = {CHOSEN: self.choice, MEASURED: self.measured(self.candidates[0])[0]} if self.pairs else {}
+        return {**self.fixed.mechanisms, **chosen}
 
     @property
     def releases(self) -> tuple[Release, ...]:
         times = Counter({CHOSEN: self.pairs, MEASURED: self.pairs})
-        times.update(label for _, label, _, _ in self.fixed)
+        times.update(label for label, _, _ in self.fixed.noises)
         return tuple(replace(each, times=times[each.label]) for each in super().releases)
 
     @cached_property
@@ -161,21 +153,19 @@ class NoisyTreePlan(QueryReleasePlan):
     @property
     def predicted_error(self) -> PredictedError:
         """The largest noise of a cell plus a typical amount for pairs that are not measured; no bound is proved."""
-        noise, count = max(deviation for *_, deviation in self.fixed), 2 * self.queries.count
+        noise, count = max(deviation for *_, deviation in self.fixed.noises), 2 * self.queries.count
         tail = math.log(count) / math.sqrt(2) if self.law == "laplace" else math.sqrt(2 * math.log(count))
         what = "largest of the noise variables, and of tables that are not measured"
         return PredictedError(noise * tail + noisy_tables.INDEPENDENT, 1.0, what, proved=False)
 
     @property
     def expectation(self) -> float:
-        return min(self.predicted_error.bound, noisy_tables.INDEPENDENT + max(each[-1] for each in self.fixed))
+        return min(self.predicted_error.bound, noisy_tables.INDEPENDENT + max(each[-1] for each in self.fixed.noises))
 
     def describe(self) -> Mapping[str, Any]:
-        listed: dict[str, list[list[int]]] = {}
-        for subset, label, _, _ in self.fixed:
-            listed.setdefault(label, []).append(list(subset))
+        fixed = self.fixed.describe()
         found = {"law": self.law, "relations": "forest", "center": self.center, "chosen_pairs": self.pairs}
-        found |= {"measured": listed, "impossible": [list(map(list, pair)) for pair in self.queries.impossible]}
+        found |= {name: fixed[name] for name in ("measured", "impossible")}
         shares = dict(zip(("columns", "center", "choosing"), self.shares, strict=True))
         return found | {"shares": shares, "expected_total_variation": self.expected_variation}
 
@@ -184,7 +174,7 @@ class NoisyTreePlan(QueryReleasePlan):
 
     def release(self, codes: Any, source: BitSource, ledger: Ledger, weights: Floats | None = None) -> ReleasedTables:
         """Count, add noise, choose pairs and measure them; return the noisy counts as shares."""
-        shape, known = self.queries.shape, [subset for subset, *_ in self.fixed]
+        shape, noises, known = self.queries.shape, self.fixed.noises, [*self.fixed.subsets]
         subsets = (*known, *(self.candidates if self.pairs else ()))
 
         def work(codes: Array, _: Array, own: Floats | None = None) -> Parts:
@@ -196,8 +186,8 @@ class NoisyTreePlan(QueryReleasePlan):
             sides = [shape[axis] for axis in subset]
             return noise.release(counted[subset], label, source, ledger).reshape(sides) / self.n
 
-        noisy = [measure(subset, label, noise) for subset, label, noise, _ in self.fixed]
-        deviations = [deviation for *_, deviation in self.fixed]
+        noisy = [measure(subset, label, noise) for subset, (label, noise, _) in zip(known, noises, strict=True)]
+        deviations = [deviation for *_, deviation in noises]
         found = ReleasedTables(shape, tuple(known), tuple(noisy), tuple(deviations), self.law)
         scores, parts = self._scores(counted, found), {axis: axis for pair in self.candidates for axis in pair}
         for _ in range(self.pairs):
