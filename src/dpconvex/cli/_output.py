@@ -124,11 +124,11 @@ def print_files(certificate: PrivacyCertificate, folder: Path, *names: str, **fa
     print_json({"files": [str(folder / name) for name in names], **facts, "certificate": certificate.to_dict()})
 
 
-def print_released(certificate: PrivacyCertificate, folder: Path, *names: str, measured: str = "") -> None:
-    """Explain what was released, state its `measured` quality, if any, and say where its files are."""
+def print_released(certificate: PrivacyCertificate, folder: Path, *names: str, metrics: Any = None) -> None:
+    """Explain what was released, state its `metrics` on a test file, if any, and say where its files are."""
     print_text(f"\n{certificate.explain()}")
-    if measured:
-        print_text(measured)
+    if metrics is not None:
+        print_text(f"\nTest file, NOT PRIVATE: {metrics.text()}.")
     print_text(f"\nWrote {', '.join(names[:-1])} and {names[-1]} to {folder}")
 
 

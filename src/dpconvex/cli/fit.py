@@ -193,7 +193,7 @@ def measure(estimator: Any, held_out: Any) -> Metrics | RegressionMetrics:
 
     right = getattr(estimator, "target_schema", estimator.schema).encode_target(held_out)
     if not hasattr(estimator, "classes_"):
-        return evaluate_regression(estimator.predict(held_out), right, getattr(estimator, "_level", None))
+        return evaluate_regression(estimator.predict(held_out), right, estimator._level)
     probabilities = estimator.predict_proba(held_out) if hasattr(estimator, "predict_proba") else None
     return evaluate(estimator.decision_function(held_out), right, probabilities)
 

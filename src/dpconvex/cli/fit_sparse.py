@@ -72,8 +72,7 @@ def fit_sparse(
         return _output.print_files(estimator.certificate_, out, *names, **measures)
     _show((estimator.plan_,), promise, False)
     print_labels(declared)
-    measured = "" if metrics is None else f"\nTest file, NOT PRIVATE: {metrics.text()}."
-    _output.print_released(estimator.certificate_, out, *names, measured=measured)
+    _output.print_released(estimator.certificate_, out, *names, metrics=metrics)
 
 
 def build(schema: Schema, group: str | None, epsilon: float, delta: float, options: dict[str, Any]) -> Any:

@@ -83,8 +83,7 @@ def search(
     chosen = ", ".join(f"{name}={value}" for name, value in found.best_params_.items())
     _output.print_text(f"\nChosen: {chosen or 'the estimator as it is'}")
     print_labels(declared)
-    measured = "" if metrics is None else f"\nTest file, NOT PRIVATE: {metrics.text()}."
-    _output.print_released(found.certificate_, out, *names, measured=measured)
+    _output.print_released(found.certificate_, out, *names, metrics=metrics)
 
 
 def build(
