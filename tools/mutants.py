@@ -1338,7 +1338,7 @@ MUTANTS = (
     Mutant(
         "a search is fitted to its held-out rows elsewhere",
         "problems/data/sources/arrow.py",
-        "return replace(self, n=len(index), read=some)",
+        "return replace(self, n=len(index), read=some, ordered=True)",
         "return self",
         "",
         (SOURCES, "-k", "bits and search and not users"),

@@ -79,19 +79,12 @@ def synthesize(
         raise InvalidParameterError(name, count, what, "Give --users with a user column, and --rows without")
     size_is_public = neighbors == "replace_one"  # the estimator refuses other names
     estimator = PrivateSyntheticData(
-        epsilon,
-        delta,
-        schema=declared,
-        columns=column or None,
-        bins=read_bins(declared, column, bins, edges or []),
-        order=order,
-        algorithm=algorithm,
+        epsilon, delta, schema=declared, columns=column or None,
+        bins=read_bins(declared, column, bins, edges or []), order=order, algorithm=algorithm,
         constants=constants,
         impossible=[{k: v for k, _, v in (p.partition("=") for p in text.split(","))} for text in impossible or ()],
-        neighbors=neighbors,
-        rows=None if size_is_public else rows,
-        random_state=seed,
-    )
+        neighbors=neighbors, rows=None if size_is_public else rows, random_state=seed,
+    )  # fmt: skip
     planned = _options.planned_rows(table, count, name) if size_is_public else None
     plans = estimator.plan(planned)  # refuses unusable parameters before anything is read
     if table is None:
@@ -159,13 +152,10 @@ def _show(plans: Sequence[QueryReleasePlan], as_json: bool, filled: dict[str, st
     many = f"{cells:,}" if cells < 10**15 else f"10^{len(str(cells)) - 1}"
     show_plans(
         f"Plans for {first.n:,} {privacy.unit}s, {first.queries.count:,} marginal cells over {many} "
-        f"combinations, {_output.budget_words(privacy)}",
-        plans,
+        f"combinations, {_output.budget_words(privacy)}", plans,
         "* chosen. expected: the largest error of any share in any marginal table, on typical data, a guess. bound: on "
-        "the same, but where the note says estimate.",
-        first.n,
-        facts if as_json else None,
-    )
+        "the same, but where the note says estimate.", first.n, facts if as_json else None,
+    )  # fmt: skip
     found = first.public.get("private_bins")
     if found and not as_json:
         part = f"{sum(found['shares']):.0%} of the budget. Public bins: --bins 16, or --edges"

@@ -266,13 +266,9 @@ class PrivateLinearModel(FittedModel, Exported):
         return PrivacyParams(self.epsilon, self.delta, self._relation, unit)
 
     def _asked(
-        self,
-        question: Callable[[LinearModelProblem, PrivacyParams, Options], T],
-        features: FeatureMap,
-        n: int,
-        loss: LinearModelLoss,
-        unit: Unit,
-    ) -> T:
+        self, question: Callable[[LinearModelProblem, PrivacyParams, Options], T], features: FeatureMap, n: int,
+        loss: LinearModelLoss, unit: Unit,
+    ) -> T:  # fmt: skip
         """Return a planner's result for the problem that the parameters describe; refusals name the parameters."""
         whole, declared = self._promise(unit), not self._relation.fixes_size
         if declared and self._open(features):
@@ -372,15 +368,9 @@ class PrivateLinearModel(FittedModel, Exported):
         return privacy
 
     def _learn(
-        self,
-        features: FeatureMap,
-        encoded: Any,
-        targets: Any,
-        loss: LinearModelLoss,
-        source: BitSource,
-        groups: UserGroups | None = None,
-        weights: Floats | None = None,
-    ) -> None:
+        self, features: FeatureMap, encoded: Any, targets: Any, loss: LinearModelLoss, source: BitSource,
+        groups: UserGroups | None = None, weights: Floats | None = None,
+    ) -> None:  # fmt: skip
         """Plan, run, and store what was released; predictions are ``middle + output_scale * z``."""
         declared = not self._relation.fixes_size
         _matrices.same_length(encoded.shape[0], len(targets), private=declared)

@@ -163,15 +163,12 @@ class PrivacyCertificate:
         try:
             parts: dict[str, Any] = {name: _of(kinds[name], fields, name) for name in present}
             return cls(
-                target=_read(PrivacyParams, fields["target"]),
-                spent_epsilon=float(fields["spent"]["epsilon"]),
-                spent_delta=float(fields["spent"]["delta"]),
-                accountant=_of(str, fields["spent"], "accountant"),
+                target=_read(PrivacyParams, fields["target"]), spent_epsilon=float(fields["spent"]["epsilon"]),
+                spent_delta=float(fields["spent"]["delta"]), accountant=_of(str, fields["spent"], "accountant"),
                 releases=tuple(Release.from_dict(release) for release in fields["releases"]),
                 assumptions=tuple(_read(Assumption, assumption) for assumption in fields["assumptions"]),
-                noise_source=_read(NoiseSource, fields["noise_source"]),
-                **parts,
-            )
+                noise_source=_read(NoiseSource, fields["noise_source"]), **parts,
+            )  # fmt: skip
         except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError, DpconvexError) as error:
             what = f"{type(error).__name__}: {str(error)[:MOST_WORDS]}"
             raise CertificateError(f"malformed certificate: {what}") from None

@@ -69,12 +69,9 @@ def _centering(problem: LinearModelProblem, privacy: PrivacyParams, noise: str =
 
 
 def _projection(
-    problem: LinearModelProblem,
-    privacy: PrivacyParams,
-    noise: str = "grouped",
-    l2: float | None = None,
+    problem: LinearModelProblem, privacy: PrivacyParams, noise: str = "grouped", l2: float | None = None,
     sums: bool = False,
-) -> Found:
+) -> Found:  # fmt: skip
     if problem.grouped:
         return ()
     return projection.plan(problem, privacy, Methods(Options(noise=noise, l2=l2, sums=sums), PROJECTED))

@@ -194,16 +194,9 @@ def user_gradients(
 
 
 def clipped_mean(
-    loss: LinearModelLoss,
-    records: RecordSource,
-    targets: Array | None,
-    groups: UserGroups,
-    weights: Floats | None,
-    w: Floats,
-    clip: float,
-    n: int | None = None,
-    scales: Floats | None = None,
-) -> Floats:
+    loss: LinearModelLoss, records: RecordSource, targets: Array | None, groups: UserGroups,
+    weights: Floats | None, w: Floats, clip: float, n: int | None = None, scales: Floats | None = None,
+) -> Floats:  # fmt: skip
     """Return the mean over users of their gradients, over `scales` if given, each shortened to l2 norm `clip`; (dim,).
 
     No array of the size (n_users, dim) is made. Replacing a user moves the exact mean by at most ``2 clip / n_users``;
@@ -244,17 +237,10 @@ def integer_means(X: Any, values: Callable[[Floats], Array], groups: UserGroups)
 
 
 def mean_of_users(
-    loss: LinearModelLoss,
-    records: RecordSource,
-    targets: Array | None,
-    groups: UserGroups,
-    weights: Floats | None,
-    w: Floats,
-    change: Callable[..., Floats],
-    size: float,
-    n: int | None = None,
+    loss: LinearModelLoss, records: RecordSource, targets: Array | None, groups: UserGroups,
+    weights: Floats | None, w: Floats, change: Callable[..., Floats], size: float, n: int | None = None,
     own: Floats | None = None,
-) -> Floats:
+) -> Floats:  # fmt: skip
     """Return the mean over users of vectors (k,) that `change` computes from their gradients, row by row; shape (k,).
 
     `change` takes gradients (m, dim) of any m >= 0 users, which it may overwrite, and these users' part of the numbers
@@ -283,13 +269,9 @@ def mean_of_users(
 
 
 def _streamed_sum(
-    loss: LinearModelLoss,
-    records: StreamedRecords,
-    groups: UserGroups,
-    weights: Floats,
-    w: Floats,
+    loss: LinearModelLoss, records: StreamedRecords, groups: UserGroups, weights: Floats, w: Floats,
     changed: Callable[[Floats, Any], Array],
-) -> Array:
+) -> Array:  # fmt: skip
     """Return the parts of the sum of users' `changed` gradients, joining those of users with several portions."""
     codes, sizes, domain = groups.codes, groups.sizes, records.domain
 
@@ -328,14 +310,9 @@ class _Reader:
     """Users in portions of about equally many records."""
 
     def __init__(
-        self,
-        loss: LinearModelLoss,
-        records: Records,
-        targets: Floats,
-        groups: UserGroups,
-        weights: Floats | None,
-        w: Floats,
-    ) -> None:
+        self, loss: LinearModelLoss, records: Records, targets: Floats, groups: UserGroups,
+        weights: Floats | None, w: Floats,
+    ) -> None:  # fmt: skip
         n = groups.n_records
         sizes = (records.n, len(targets), n if weights is None else len(weights))
         if sizes != (n, n, n) or w.shape != (loss.n_outputs * records.dim,):

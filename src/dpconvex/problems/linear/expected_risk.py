@@ -149,14 +149,9 @@ class TypicalData:
 
     @classmethod
     def of(
-        cls,
-        domain: DataDomain,
-        loss: LinearModelLoss,
-        radius: float,
-        factor: Factor | None = None,
-        explained: float | None = None,
-        residual: float | None = None,
-    ) -> TypicalData:
+        cls, domain: DataDomain, loss: LinearModelLoss, radius: float, factor: Factor | None = None,
+        explained: float | None = None, residual: float | None = None,
+    ) -> TypicalData:  # fmt: skip
         """Return the guess for the average loss; `radius` is the comparator norm. With a factor, coordinates are new.
 
         `explained` is the variance of the minimizer's predictions, or None if it follows from the radius; `residual` is
@@ -212,16 +207,10 @@ class TypicalData:
         signal = signal * _possible(loss, float(count @ (curvature * signal)))
         contrasts = max(1, outputs - 1)  # the same vector added to all outputs changes no prediction
         return cls(
-            count * contrasts,
-            np.asarray(curvature * kappa, dtype=np.float64),
-            signal / contrasts,
-            block,
-            np.cumsum(size) - size,
-            size,
-            mixing,
-            0.0 if loss.usual == loss else surrogate_excess(loss, loss.usual, residual),
-            worth=worth,
-        ).started(loss, along)
+            count * contrasts, np.asarray(curvature * kappa, dtype=np.float64), signal / contrasts, block,
+            np.cumsum(size) - size, size, mixing,
+            0.0 if loss.usual == loss else surrogate_excess(loss, loss.usual, residual), worth=worth,
+        ).started(loss, along)  # fmt: skip
 
     def started(self, loss: LinearModelLoss, along: Floats) -> Self:
         """Return this with what `loss` says of rates; `along`: the constant's squared part in each direction."""

@@ -123,13 +123,9 @@ class LinearModelProblem(Problem):
         return Records.clipped(X, self.domain, empty=self.private_n), self.loss.clip_targets(y)
 
     def on(
-        self,
-        records: RecordSource,
-        targets: Array | None,
-        l2: float,
-        groups: UserGroups | None = None,
+        self, records: RecordSource, targets: Array | None, l2: float, groups: UserGroups | None = None,
         linear: Floats | None = None,
-    ) -> LinearModelObjective:
+    ) -> LinearModelObjective:  # fmt: skip
         """Return the objective on records of the domain, without an attack.
 
         `groups` assigns records to users, if and only if `n` counts users; `linear` (dim,) is a linear term.

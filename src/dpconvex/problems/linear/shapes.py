@@ -255,17 +255,12 @@ class ExpectedShapes:
         h, which = np.concatenate(curvature), np.repeat(np.arange(len(curvature)), factor.ranks)
         numbers = np.array(factor.ranks)
         found = TypicalShapes(
-            np.full(len(h) * count, contrasts / count),
-            np.outer(spread, kappa * h).ravel(),
-            np.tile(np.concatenate(signal) * units / contrasts, count),
-            np.tile(which, count),
-            np.cumsum(numbers) - numbers,
-            numbers,
-            sparse.csr_array(sparse.block_diag(mixing)),
+            np.full(len(h) * count, contrasts / count), np.outer(spread, kappa * h).ravel(),
+            np.tile(np.concatenate(signal) * units / contrasts, count), np.tile(which, count),
+            np.cumsum(numbers) - numbers, numbers, sparse.csr_array(sparse.block_diag(mixing)),
             (0.0 if loss.usual == loss else surrogate_excess(loss, loss.usual, residual)) + lost,
-            sparse.csr_array(sparse.block_diag(lengths)),
-            worth=worth,
-        )
+            sparse.csr_array(sparse.block_diag(lengths)), worth=worth,
+        )  # fmt: skip
         return found.started(loss, np.where(found.block == len(self.vertices), 1.0, 0.0))  # the constant is last
 
 

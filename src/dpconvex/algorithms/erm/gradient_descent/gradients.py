@@ -91,14 +91,9 @@ def sampled_gradient(
 
 
 def _of_sampled_users(
-    clipping: Clipping,
-    rate: float,
-    records: RecordSource,
-    targets: Array,
-    groups: UserGroups,
-    w: Floats,
+    clipping: Clipping, rate: float, records: RecordSource, targets: Array, groups: UserGroups, w: Floats,
     sample: Sample,
-) -> Floats:
+) -> Floats:  # fmt: skip
     if len(sample) == 0:
         return np.zeros_like(w)
     rows, users = pick_users(groups, sample)
@@ -148,13 +143,9 @@ def within_reach(total: Floats, level: float) -> Floats:
 
 
 def clipped_sum(
-    problem: LinearModelProblem,
-    records: RecordSource,
-    targets: Array | None,
-    lengths: Callable[[RowBlock], Floats],
-    clip: float,
-    w: Floats,
-) -> Floats:
+    problem: LinearModelProblem, records: RecordSource, targets: Array | None,
+    lengths: Callable[[RowBlock], Floats], clip: float, w: Floats,
+) -> Floats:  # fmt: skip
     """Return the sum over records of gradients, each scaled down to `clip` in the norm of `lengths`, (dim,)."""
     outputs, domain = problem.loss.n_outputs, problem.domain
     W = w if outputs == 1 else w.reshape(outputs, records.dim)

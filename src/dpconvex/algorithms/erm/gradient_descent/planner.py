@@ -46,18 +46,10 @@ TUNING_BY_BOUND = BoundTuning()
 
 @recorded("noisy_gradient")
 def plan(
-    problem: LinearModelProblem,
-    privacy: PrivacyParams,
-    *,
-    clip: float | None = None,
-    batches: int = 1,
-    steps: int | None = None,
-    step_size: float | None = None,
-    accelerated: bool = True,
-    proved: bool = False,
-    l2: float = 0.0,
-    rate: float | None = None,
-) -> NoisyGradientPlan:
+    problem: LinearModelProblem, privacy: PrivacyParams,
+    *, clip: float | None = None, batches: int = 1, steps: int | None = None, step_size: float | None = None,
+    accelerated: bool = True, proved: bool = False, l2: float = 0.0, rate: float | None = None,
+) -> NoisyGradientPlan:  # fmt: skip
     """Return the plan with the least expected error on typical data, or with the least proved bound.
 
     Delta must be positive. `clip` is the level C, from public knowledge, in the l2 norm; by default it is the best
@@ -182,18 +174,11 @@ class _Setting:
         variance = float(np.sum(np.square(mechanism.sigma * scales))) * problem.loss.n_outputs
         variance += (1 / rate - 1) / problem.n * (level * float(scales.max())) ** 2
         return self.planned(
-            bound=typical_steps.quadratic_bound(chosen.steps, problem, variance, self.l2),
-            clip=level,
-            steps=T,
-            step_size=chosen.steps.size,
-            gamma=None,
-            mechanism=mechanism,
+            bound=typical_steps.quadratic_bound(chosen.steps, problem, variance, self.l2), clip=level, steps=T,
+            step_size=chosen.steps.size, gamma=None, mechanism=mechanism,
             rests_on="an estimate: for quadratic risks of at most half the largest curvature, clipping bias left out",
-            typical=chosen.steps,
-            deviations=deviations,
-            expected=chosen.expected,
-            rate=rate,
-        )
+            typical=chosen.steps, deviations=deviations, expected=chosen.expected, rate=rate,
+        )  # fmt: skip
 
     def tuned(self, steps: int, clip: float | None, step_size: float | None) -> _Option:
         """Return the constants for T steps, with the given step size or the one that minimizes the bound."""

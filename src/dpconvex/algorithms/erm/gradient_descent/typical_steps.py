@@ -240,17 +240,10 @@ class Choice:
 
 
 def choose(
-    problem: LinearModelProblem,
-    noise: Floats,
-    *,
-    mu: float,
-    levels: Sequence[tuple[float, float]],
-    steps: int | None,
-    l2: float,
-    rates: Sequence[float],
-    signal: float = 1.0,
-    bold: float = TUNING.signal_factor,
-) -> Choice:
+    problem: LinearModelProblem, noise: Floats,
+    *, mu: float, levels: Sequence[tuple[float, float]], steps: int | None, l2: float, rates: Sequence[float],
+    signal: float = 1.0, bold: float = TUNING.signal_factor,
+) -> Choice:  # fmt: skip
     """Return the constants with the least expected excess on typical data; samples only if they gain enough.
 
     `noise` (dim,) are the deviations of one gradient over all records at level 1 that spends all of `mu`. `levels` are
@@ -274,15 +267,9 @@ def _least(options: list[tuple[float, Choice]]) -> float:
 
 
 def _options(
-    problem: LinearModelProblem,
-    effects: tuple[Floats, Floats, Floats, float],
-    mu: float,
-    levels: Sequence[tuple[float, float]],
-    counts: tuple[int, ...],
-    l2: float,
-    rate: float,
-    signal: float,
-) -> Iterator[tuple[float, Choice]]:
+    problem: LinearModelProblem, effects: tuple[Floats, Floats, Floats, float], mu: float,
+    levels: Sequence[tuple[float, float]], counts: tuple[int, ...], l2: float, rate: float, signal: float,
+) -> Iterator[tuple[float, Choice]]:  # fmt: skip
     """Yield the score, and the best constants, for each level and number of steps."""
     typical, largest = problem.typical, unit_curvature(problem) + l2
     assert typical is not None

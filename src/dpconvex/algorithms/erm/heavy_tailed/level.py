@@ -175,15 +175,10 @@ class Scale:
 
 
 def localized(
-    problem: LinearModelProblem,
-    privacy: PrivacyParams,
-    constants: str,
-    failure: float | None,
-    *released: float,
-    surrogate: str = "truncated",
-    constraint: ConvexSet | None = None,
+    problem: LinearModelProblem, privacy: PrivacyParams, constants: str, failure: float | None,
+    *released: float, surrogate: str = "truncated", constraint: ConvexSet | None = None,
     planner: Callable[..., LinearModelPlan] = planned,
-) -> LinearModelPlan:
+) -> LinearModelPlan:  # fmt: skip
     """Return the localization of a planner with a released level in all phases; its bound is on the cut losses."""
     level, second = released
     method = surrogate_named(surrogate)

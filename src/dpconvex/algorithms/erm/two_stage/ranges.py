@@ -399,17 +399,10 @@ def worth_knots(epsilon: float, n: int, placed: int) -> bool:
 
 @recorded("ranges")
 def plan(
-    then: LinearModelPlan,
-    privacy: PrivacyParams,
-    columns: tuple[int, ...],
-    linear: tuple[int, ...] = (),
-    target: bool = False,
-    knots: int = 2,
-    placed: tuple[int, ...] = (),
-    look: bool = False,
-    looked: tuple[int, ...] = (),
-    steps: tuple[ranges.Step, ...] = (),
-) -> RangedPlan:
+    then: LinearModelPlan, privacy: PrivacyParams, columns: tuple[int, ...], linear: tuple[int, ...] = (),
+    target: bool = False, knots: int = 2, placed: tuple[int, ...] = (), look: bool = False,
+    looked: tuple[int, ...] = (), steps: tuple[ranges.Step, ...] = (),
+) -> RangedPlan:  # fmt: skip
     """Return the plan that finds ranges for a planned method; `then` keeps its own promise.
 
     Arguments are fields of `RangedPlan`, but `look` says whether to look at the target's range. In the problem of

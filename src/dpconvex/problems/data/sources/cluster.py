@@ -52,25 +52,31 @@ class Partitions(TableSource):
     def run(self, function: Callable[..., T], *arguments: Sequence[Any]) -> list[T]:
         """Return the results of `function` on each partition, with its argument from one sequence if given."""
 
-    def sent(self, encode: Encode, task: Callable[[Portion, int, Any], T], held: Held) -> Iterator[T]:
-        hashes = None if self.ordered or held is nothing else self.hashes
+    def in_order(self, function: Callable[..., T], *arguments: Sequence[Any]) -> list[T]:
+        """Return what `run` does; raise if rows come in another order than when this was called first."""
+        if self.ordered:
+            return self.run(function, *arguments)
+        hashes = self.hashes
+        found = self.run(lambda part, *given: (digest(hashes(part), 0), function(part, *given)), *arguments)
+        self.order.check([each for each, _ in found])
+        return [each for _, each in found]
 
-        def whole(part: Any, place: tuple[int, int, Any]) -> tuple[int, int, T | None]:
+    def sent(self, encode: Encode, task: Callable[[Portion, int, Any], T], held: Held) -> Iterator[T]:
+        def whole(part: Any, place: tuple[int, int, Any]) -> tuple[int, T | None]:
             first, size, given = place
             if len(part) != size:
-                return len(part), 0, None
+                return len(part), None
             with np.errstate(all="ignore"):  # what floats meet depends on the data
-                return size, 0 if hashes is None else digest(hashes(part), 0), task(encode(part), first, given)
+                return size, task(encode(part), first, given)
 
         ends = np.cumsum([0, *self.sizes]).tolist()
-        rows = [(first, stop - first, held(first, stop)) for first, stop in pairwise(ends)]
-        results = self.run(whole, rows)
-        if any(size != expected for (size, *_), (_, expected, _) in zip(results, rows, strict=True)):
-            what = f"X had {self.n} rows when it was opened and others when it was read"
-            raise InvalidDataError(f"{what}. Keep its files as they are during a fit")
-        if hashes is not None:
-            self.order.check([found for _, found, _ in results])
-        yield from (found for *_, found in results)  # pyright: ignore[reportReturnType]
+        places = [(first, stop - first, held(first, stop)) for first, stop in pairwise(ends)]
+        results = (self.run if held is nothing else self.in_order)(whole, places)
+        for (size, found), (_, expected, _) in zip(results, places, strict=True):
+            if size != expected:
+                what = f"X had {self.n} rows when it was opened and others when it was read"
+                raise InvalidDataError(f"{what}. Keep its files as they are during a fit")
+            yield found  # pyright: ignore[reportReturnType]
 
 
 @final
@@ -87,17 +93,12 @@ class TakenPartitions(Partitions):
         return list(map(len, self._rows))
 
     def run(self, function: Callable[..., T], *arguments: Sequence[Any]) -> list[T]:
-        hashes = None if self._whole.ordered else self._whole.hashes
-
-        def of(part: Any, given: tuple[Array, *tuple[Any, ...]]) -> tuple[int, T]:
+        def of(part: Any, given: tuple[Array, *tuple[Any, ...]]) -> T:
             rows, *more = given
             found: Any = nw.from_native(part, eager_only=True)
-            return 0 if hashes is None else digest(hashes(part), 0), function(found[rows.tolist()].to_native(), *more)
+            return function(found[rows.tolist()].to_native(), *more)
 
-        results = self._whole.run(of, list(zip(self._rows, *arguments, strict=True)))
-        if hashes is not None:
-            self._whole.order.check([found for found, _ in results])
-        return [found for _, found in results]
+        return self._whole.in_order(of, list(zip(self._rows, *arguments, strict=True)))
 
 
 @final
