@@ -180,16 +180,17 @@ def _evaluate(
         result = plan.run(within[:, None], values, users, source)
         found = metrics.of_numbers(result, target.lower, target.upper, level is not None)
     elif classes == 2:
-        z, (cuts, link) = scores[:, 0], _cuts(model, plan.shapes[-1][1])
-        bins = np.searchsorted(cuts, z, side="left")  # (t, t']: a score of 0 is below, as `predict` counts it
-        result = plan.run(((within * (len(cuts) + 1) + bins) * 2 + truth)[:, None], None, users, source)
-        found = metrics.of_scores(result, link)
+        z, center = scores[:, 0], _center(model)
+        cuts, link = _cuts(model, metrics.grid(plan.shapes[-1][1], center).cuts)
+        places = np.searchsorted(cuts, z, side="left")  # (t, t']: a score of 0 is below, as `predict` counts it
+        result = plan.run(((within * (len(cuts) + 1) + places) * 2 + truth)[:, None], None, users, source)
+        found = metrics.of_scores(result, link, center)
     else:
         from dpconvex.problems.data import _loops
 
         top, odds = np.empty(len(scores), dtype=np.int64), np.empty(len(scores))
         _loops.top_scores(scores, top, odds)
-        bins = np.searchsorted(metrics.thresholds(plan.shapes[-1][1]), odds, side="left")
+        bins = np.searchsorted(metrics.grid(plan.shapes[-1][1]).cuts, odds, side="left")
         confusion = (within * classes + truth) * classes + top
         table = (within * plan.shapes[-1][1] + bins) * 2 + (top == truth)
         result = plan.run(np.column_stack([confusion, table]), None, users, source)
@@ -322,10 +323,27 @@ def _truth(model: Any, X: Any, y: Any) -> Array:
     return _targets.declared_index(model._required(y), np.asarray(model.classes_))
 
 
-def _cuts(model: Any, bins: int) -> tuple[Floats, Any]:
-    """Return the thresholds on the scores, and the link that makes log-odds of the bins' middles, or None."""
+def _center(model: Any) -> float:
+    """Return the log-odds about which scores are counted, from public rates and the released model: 0 if it is near."""
+    if not isinstance(model, LogisticModel) or model._link.cap < 0.5:
+        return 0.0
+    if (rates := model._rates(2)) is not None:
+        center = math.log(rates[1] / rates[0])
+    else:  # of a record in the middle of its ranges, with all categories by halves
+        found, expanded = model.encoded_coef_[0], model._fitted_map().domain
+        ends = np.cumsum([0, *(block.size for block in expanded.blocks)])
+        parts = [
+            found[i:j].mean()
+            for i, j, block in zip(ends, ends[1:], expanded.blocks, strict=False)
+            if block.norm == "l1" and block.size > 1
+        ]
+        center = float(model.encoded_intercept_[0] + sum(parts))
+    return center if abs(center) > 2 else 0.0
+
+
+def _cuts(model: Any, cuts: Floats) -> tuple[Floats, Any]:
+    """Return thresholds of log-odds on the scores, and the link that makes log-odds of the bins' middles, or None."""
     # Thresholds on log-odds are mapped back by the link; a link that is flat around 0 is applied to midpoints instead.
-    cuts = metrics.thresholds(bins)
     if not isinstance(model, LogisticModel | PrivateSparseClassifier):
         return cuts, None
     cap = model._link.cap if isinstance(model, LogisticModel) else 1.0

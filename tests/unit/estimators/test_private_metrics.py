@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse
-from sklearn.metrics import mean_pinball_loss
+from sklearn.metrics import log_loss, mean_pinball_loss, roc_auc_score
 
 from dpconvex import (
     CategoricalColumn,
@@ -117,12 +120,55 @@ def test_scores_are_functions_of_their_rows_to_the_last_bit(model, data) -> None
     assert all(np.array_equal(evaluation._scores(wide, X[i : i + 1]), whole[i : i + 1]) for i in range(64))
 
 
+RARE = Schema(
+    (NumericColumn("a", -1, 1), NumericColumn("b", -1, 1), CategoricalColumn("c", ("x", "y", "z"))),
+    ClassTarget("ill", ("no", "yes")),
+)
+
+
+@pytest.mark.parametrize("base", [-7, -5, -3, 5])
+@pytest.mark.parametrize("told", [False, True])
+def test_metrics_of_rare_classes_are_about_the_scores_that_occur(base: float, told: bool) -> None:
+    """Intervals hold the truth, which they missed by many deviations while bins ended at log-odds of 4."""
+    rng, n = np.random.default_rng(0), 60_000
+    frame = pd.DataFrame({"a": rng.uniform(-1, 1, n), "b": rng.uniform(-1, 1, n), "c": rng.choice(["x", "y", "z"], n)})
+    odds = base + 2 * frame.a + frame.b + np.array([0.0, 1.0, -1.0])[frame.c.map({"x": 0, "y": 1, "z": 2})]
+    ill = rng.random(n) < 1 / (1 + np.exp(-odds))
+    frame["ill"] = np.where(ill, "yes", "no")
+    rates = (1 - ill.mean(), ill.mean()) if told else None
+    schema = dataclasses.replace(RARE, target=ClassTarget("ill", ("no", "yes"), rates))
+    model = PrivateLogisticRegression(1000.0, schema=schema, slope_cap=1.0, random_state=0).fit(frame[: n // 2])
+    test, truth = frame[n // 2 :], ill[n // 2 :]
+    p = model.predict_proba(test)[:, 1]
+    found = private_metrics(model, test, epsilon=1000.0, random_state=0)
+    loss, share = log_loss(truth, p), truth.mean()
+    constant = -share * np.log(share) - (1 - share) * np.log1p(-share)
+    expected = {
+        "auc": roc_auc_score(truth, p), "log_loss": loss, "gain_over_constant": constant - loss,
+        "calibration_in_the_large": share - p.mean(), "accuracy": np.mean((p > 0.5) == truth),
+    }  # fmt: skip
+    for name, value in expected.items():  # the same records, so errors are of bins alone
+        assert abs(found[name].value - value) < 0.35 * (found[name].upper - found[name].lower), name
+
+
+def test_bins_hold_a_public_center_and_both_sides_of_zero() -> None:
+    for bins, center in itertools.product((8, 12, 24), (0.0, -2.5, -4.0, 3.0, -9.0, 20.0)):
+        found = evaluation.metrics.grid(bins, center)
+        assert len(found.cuts) == bins - 1 == len(found.middles) - 1
+        assert found.cuts[found.zero - 1] == 0
+        assert np.allclose(np.diff(found.middles), found.step)
+        ends = found.middles[[0, -1]]
+        assert ends[0] - found.step <= center - 3.5 or center > 0
+        assert ends[1] + found.step >= center + 3.5 or center < 0
+        assert ends[0] < 0 < ends[1]
+
+
 def test_thresholds_go_back_through_the_link(data) -> None:
     for cap in (1.0, 0.9, 0.5, 0.3):
         how: Any = {"feature_bounds": (-1, 1), "probabilities": "calibrated", "random_state": 0}
         capped = PrivateLogisticRegression(epsilon=5.0, slope_cap=cap, **how).fit(*data)
-        cuts, link = evaluation._cuts(capped, 12)
-        middle = evaluation.metrics.thresholds(12)
+        middle = evaluation.metrics.grid(12).cuts
+        cuts, link = evaluation._cuts(capped, middle)
         if cap >= 0.5:
             capped_odds = capped._log_odds.__func__
             assert capped_odds is not None

@@ -52,37 +52,46 @@ class Found(NamedTuple):
     roc: Floats
 
 
-def centers(bins: int) -> Floats:
-    """Return the midpoints of the bins, in log-odds."""
-    return RANGE * (2 * np.arange(bins) + 1 - bins) / bins
+class Grid(NamedTuple):
+    """Public bins of scores, all of one width `step`, in log-odds."""
+
+    cuts: Floats  #: the thresholds between bins; 0 is one of them
+    middles: Floats  #: midpoints of the bins
+    step: float
+    zero: int  #: the first bin above 0
 
 
-def thresholds(bins: int) -> Floats:
-    """Return the public thresholds between bins, in log-odds; 0 is one of them."""
-    return RANGE * (2 * np.arange(1, bins) - bins) / bins
+def grid(bins: int, center: float = 0.0) -> Grid:
+    """Return bins that reach `RANGE` beyond a public center, and to both sides of 0."""
+    reach = RANGE + abs(center)
+    step = max(2 * RANGE / bins, reach / (bins - 1))
+    edges: Floats = step * (np.arange(bins + 1.0) - min(round(reach / step), bins - 1))
+    edges = -edges[::-1] if center > 0 else edges
+    return Grid(edges[1:-1], (edges[1:] + edges[:-1]) / 2, step, int(np.argmin(np.abs(edges))))
 
 
-def of_scores(result: EvaluationResult, link: Callable[[Floats], Floats] | None) -> Found:
+def of_scores(result: EvaluationResult, link: Callable[[Floats], Floats] | None, center: float = 0.0) -> Found:
     """Return the metrics of two classes; `link` maps bins' midpoints to log-odds, None if scores have no log-odds."""
     plan: Any = result.plan
     (shape,) = plan.shapes
     groups, bins, _ = shape
+    within = grid(bins, center)
     variance = 2 * plan.mechanism.scale**2
     tables, draws = _tables(result, shape)
     covariance = -variance / math.prod(shape)  # the covariance that centering gives to two cells
     count = SURE * math.sqrt(bins * variance)
 
     def table(T: Floats, pooled: int) -> Metrics:
-        return _score_metrics(T, link, pooled**2 * covariance)
+        return _score_metrics(T, link, pooled**2 * covariance, within)
 
     def unknown(T: Floats, pooled: int) -> set[str]:
         least = count * math.sqrt(pooled)
-        poor = np.append(T.sum(0), T[bins // 2 :].sum()) < least
+        poor = np.append(T.sum(0), T[within.zero :].sum()) < least
         return {name for name, which in DIVISORS.items() if poor[which].any()}
 
     found = _found(table, unknown, lambda T: T.sum() < math.sqrt(2) * count, tables, draws)
     whole, roc = tables.sum(0), np.empty((0, 2))
-    least, middles = SURE * math.sqrt(groups) * plan.mechanism.scale, None if link is None else link(centers(bins))
+    least, middles = SURE * math.sqrt(groups) * plan.mechanism.scale, None if link is None else link(within.middles)
     calibration = _calibration(whole, draws.sum(1), least, middles)
     if found.whole["auc"].known:
         tail = np.maximum.accumulate(np.clip(np.cumsum(whole[::-1], axis=0) / whole.sum(0), 0, 1), axis=0)
@@ -90,14 +99,14 @@ def of_scores(result: EvaluationResult, link: Callable[[Floats], Floats] | None)
     return found._replace(calibration=calibration, roc=roc)
 
 
-def _score_metrics(T: Floats, link: Callable[[Floats], Floats] | None, covariance: float) -> Metrics:
+def _score_metrics(T: Floats, link: Callable[[Floats], Floats] | None, covariance: float, within: Grid) -> Metrics:
     """Return all metrics of tables (..., bins, 2), whose last axis holds negatives, then positives."""
     N, P = T[..., 0], T[..., 1]
     bins = T.shape[-2]
     n, negatives, positives = T.sum((-1, -2)), N.sum(-1), P.sum(-1)
-    above = slice(bins // 2, bins)  # bins are (t, t']: a score of 0 lies below, as `predict` has it
-    true_positive, true_negative = P[..., above].sum(-1), N[..., : bins // 2].sum(-1)
-    step = 2 * RANGE / bins
+    above = slice(within.zero, bins)  # bins are (t, t']: a score of 0 lies below, as `predict` has it
+    true_positive, true_negative = P[..., above].sum(-1), N[..., : within.zero].sum(-1)
+    step = within.step
     inside = 0.5 if link is None else 0.5 + step / 12
     below = np.cumsum(N, axis=-1) - N
     won = (P * (below + inside * N)).sum(-1) - covariance * bins * bins / 2  # bins of one label are never multiplied
@@ -110,7 +119,7 @@ def _score_metrics(T: Floats, link: Callable[[Floats], Floats] | None, covarianc
         "precision": true_positive / (true_positive + N[..., above].sum(-1)),
     }
     if link is not None:
-        c = link(centers(bins))
+        c = link(within.middles)
         rho = 1 / (1 + np.exp(-c))
         curve = step**2 / 24 * rho * (1 - rho)
         one = np.logaddexp(0, -c) + curve - step**2 / 12 * (1 - rho) ** 2
@@ -161,7 +170,7 @@ def of_classes(result: EvaluationResult) -> Found:
 
     found = _found(table, unknown, lambda T: T.sum() < math.sqrt(2 * classes) * least, tables, draws)
     top, simulated = (values.sum(-3) for values in _tables(result, bins, slice(cells, None)))
-    calibration = _calibration(top, simulated, SURE * math.sqrt(groups) * scale, centers(bins[1]))
+    calibration = _calibration(top, simulated, SURE * math.sqrt(groups) * scale, grid(bins[1]).middles)
     return found._replace(calibration=calibration)
 
 

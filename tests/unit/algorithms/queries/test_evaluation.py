@@ -22,7 +22,7 @@ PURE, USERS = PrivacyParams(1.0), PrivacyParams(1.0, unit=Unit.USER)
 
 def released(scores, labels, epsilon, seed, groups=1, within=0):
     made = plan(len(scores), PrivacyParams(epsilon), groups=groups)
-    bins = np.searchsorted(metrics.thresholds(made.bins), scores)
+    bins = np.searchsorted(metrics.grid(made.bins).cuts, scores)
     return made.run((((within * made.bins) + bins) * 2 + labels)[:, None], None, None, SeededSource(seed))
 
 
