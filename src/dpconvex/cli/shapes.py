@@ -46,6 +46,8 @@ def shapes(
     print_table("Shapes", names, rows, right=(2, 3, 4))
     if fitted.inference:
         print_text("95 %: intervals of values less that of the vertex which is seen most.")
+    if logs := [shape.name for shape in fitted.shapes_ if shape.log_from is not None]:
+        print_text(f"Lines between knots are straight in the number's logarithm: {', '.join(logs)}.")
     print_text(f"deviation: planned, of the noise alone. Values add up to {fitted.effect}, with the intercept.")
 
 
@@ -167,14 +169,16 @@ def _draw(axes: Any, shape: Any, values: Any, band: Any, colors: tuple[str, ...]
         at = np.arange(len(values))
         axes.vlines(at, *band, color=wash, linewidth=6)
         axes.scatter(at, values, s=12, c=np.where(sure, ink, gray), zorder=3)
-        axes.set_xticks(at, [str(level)[:10] for level in shape.vertices], rotation=90, fontsize=6)
+        axes.set_xticks(at, [str(level)[:16] for level in shape.vertices], rotation=90, fontsize=6)
         return
     values, band = values[:m], band[:, :m]
     axes.fill_between(at, *band, color=wash, linewidth=0)
     axes.plot(at, values, color=gray, linewidth=1)
     axes.plot(at, np.where(sure[:m], values, np.nan), color=ink, linewidth=2)
-    near = max(at[1], 1e-9)
-    if at[0] >= 0 and at[-1] > 100 * near:  # for every class again: only a linear axis takes the other call
+    near = max(at[1], 1e-9) if shape.log_from is None else shape.log_from
+    if shape.log_from is not None or (
+        at[0] >= 0 and at[-1] > 100 * near
+    ):  # for every class again: only a linear axis takes the other call
         axes.set_xscale("symlog", linthresh=near)
     else:
         axes.ticklabel_format(axis="x", useOffset=False)

@@ -41,6 +41,7 @@ class Shape:
     #: With ``inference``: (2, size), 95 % intervals of each value's difference to the vertex with the largest released
     #: curvature, shifted by the value of that vertex
     interval: Floats | None = None
+    log_from: float | None = None  #: Lines between knots are straight in ``log(1 + x / log_from)``; None: in x itself
 
     @property
     def reach(self) -> float:

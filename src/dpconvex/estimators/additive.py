@@ -228,8 +228,12 @@ class AdditiveModel(WithIntervals):
         check_is_fitted(self)
         values, noise = self.encoded_coef_, self.shape_deviation_
         k, bands = 0 if len(values) == 1 else slice(None), self._bands() if self.inference else None
-        facts = (((each.name, each.kind, each.vertices), at) for each, at in self._fitted_map().slices)
-        return [Shape(*own, values[k, at], noise[k, at], None if bands is None else bands[:, at]) for own, at in facts]
+        found = []
+        for each, at in self._fitted_map().slices:
+            log_from = None if each.rule.get("transform", "none") == "none" else float(each.rule.get("scale", 1.0))
+            known = values[k, at], noise[k, at], None if bands is None else bands[:, at]
+            found.append(Shape(each.name, each.kind, each.vertices, *known, log_from))
+        return found
 
     def _bands(self) -> Floats:
         """Return the intervals of the values, (2, d), in each block around the value of its most frequent vertex."""

@@ -324,20 +324,18 @@ def _truth(model: Any, X: Any, y: Any) -> Array:
 
 
 def _center(model: Any) -> float:
-    """Return the log-odds about which scores are counted, from public rates and the released model: 0 if it is near."""
+    """Return the log-odds about which scores are counted, from public rates or the released model; 0 for near ones."""
     if not isinstance(model, LogisticModel) or model._link.cap < 0.5:
         return 0.0
     if (rates := model._rates(2)) is not None:
         center = math.log(rates[1] / rates[0])
-    else:  # of a record in the middle of its ranges, with all categories by halves
-        found, expanded = model.encoded_coef_[0], model._fitted_map().domain
-        ends = np.cumsum([0, *(block.size for block in expanded.blocks)])
-        parts = [
-            found[i:j].mean()
-            for i, j, block in zip(ends, ends[1:], expanded.blocks, strict=False)
-            if block.norm == "l1" and block.size > 1
+    else:  # of a record in the middle of its ranges, on average over categories
+        blocks = model._fitted_map().domain.blocks
+        parts = np.split(model.encoded_coef_[0], np.cumsum([block.size for block in blocks])[:-1])
+        levels = [
+            part.mean() for part, block in zip(parts, blocks, strict=True) if block.categorical and block.size > 1
         ]
-        center = float(model.encoded_intercept_[0] + sum(parts))
+        center = float(model.encoded_intercept_[0] + sum(levels))
     return center if abs(center) > 2 else 0.0
 
 

@@ -188,7 +188,7 @@ class InformedPlan(algorithms.LinearModelPlan):
         """Return the plan after these releases: centers, widths, share, shares by length, squares, slopes and bend."""
         center, width, share, shares, squares, way = course
         count = 0 if self.centers is None else len(self.look.columns)
-        look = self._narrowed(center, width) if len(center) == len(width) == count else self.look
+        look = (self._narrowed(center, width) if len(center) == len(width) == count else self.look).told(share)
         numbers = np.array([*center, *width, share, *shares, *squares, *way], dtype=np.float64)
         needed, ends = (count, count, TUNING.bins, len(look.problem.domain.blocks)), (0, 3, 3 + bool(self.constant))
         fits = tuple(map(len, (center, width, shares, squares))) == needed and len(way) in ends
@@ -261,7 +261,7 @@ class InformedPlan(algorithms.LinearModelPlan):
         end = float(self.slope.release(along, SLOPE, source, ledger)[0])  # line 5: the slope at their end
         first = level / KEPT * look.scales * found @ way / unit
         ridge = [self.l2 * float(look.moved(each[None])[0] @ way) / unit for each in at]
-        slopes = float(first) + ridge[0], end + ridge[1], look.bend(way) / unit
+        slopes = float(first) + ridge[0], end + ridge[1], plan.look.bend(way) / unit
         plan = self.resumed(*course, slopes)
         point = look.moved_back(ball.project(w + plan.share_of_way * way))
         if self.constant is not None:  # line 6: how the constant's slope has changed there, all labels positive
@@ -395,6 +395,7 @@ def plan_informed(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: fl
     deviations = 0.0 if labels is None else labels.sigma, lengths.sigma, gradient.sigma
     own = (0.0, 0.0) if centers is None or widths is None else (centers.sigma, widths.sigma)
     look = Look(with_smaller_constant(problem), of_steps, l2, deviations, own)
+    look = look if loss.told is None else look.told(loss.told[1])
     first = centers, widths, labels, lengths, gradient
     return InformedPlan(problem, privacy, *first, budget, slope, end, look, look.unread(), l2=l2)
 

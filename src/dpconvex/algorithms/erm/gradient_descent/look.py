@@ -22,6 +22,7 @@ from dpconvex._types import Floats
 from dpconvex.algorithms.erm.gradient_descent import typical_steps
 from dpconvex.algorithms.erm.gradient_descent.typical_steps import Choice
 from dpconvex.geometry import gaussian_block_weights
+from dpconvex.losses import LogisticLoss
 from dpconvex.problems import Block, DataDomain, LinearModelProblem
 from dpconvex.problems.linear.expected_risk import ORDINARY, SHARED, squared_reach, typical_curvature
 
@@ -114,6 +115,19 @@ class Look:
     deviations: tuple[float, float, float]  #: Noise deviations of labels, lengths, and gradient (over its level)
     column_deviations: tuple[float, float] = (0.0, 0.0)  #: Noise deviations of the columns' centers and widths
     center: tuple[float, ...] = ()  #: Released centers of the numeric columns, in the order of `columns`; () before
+    share: float | None = None  #: Share of positive labels, once it is known: curvatures are those of such rates
+
+    @cached_property
+    def task(self) -> LinearModelProblem:
+        """The problem whose typical data plans assume: rare classes have little curvature, and noise goes far."""
+        loss = self.problem.loss
+        if self.share is None or not isinstance(loss, LogisticLoss):
+            return self.problem
+        return replace(self.problem, loss=replace(loss, rate=self.share).as_told)
+
+    def told(self, share: float) -> Look:
+        """Return the look that knows the noisy share of positive labels."""
+        return replace(self, share=self._share(float(np.clip(share, -FARTHEST, FARTHEST)))[0])
 
     @cached_property
     def columns(self) -> dict[int, float]:
@@ -276,7 +290,7 @@ class Look:
 
     def bend(self, way: Floats) -> float:
         """Return by how much the loss's slope along a way (dim,) changes from its start to its end, on typical data."""
-        typical, blocks = self.problem.typical, self.problem.domain.all_blocks
+        typical, blocks = self.task.typical, self.problem.domain.all_blocks
         assert typical is not None
         parts = np.split(np.square(way), np.cumsum([block.size for block in blocks])[:-1])
         weights = typical.count * typical.mixing  # (blocks, directions)
@@ -309,7 +323,7 @@ class Look:
 
     def _seen(self, length: float, unknown: float, squares: Floats) -> float:
         """Return the posterior signal, given the gradient's block squares; without information, the usual signal."""
-        blocks, typical = self.problem.domain.blocks, self.problem.typical
+        blocks, typical = self.problem.domain.blocks, self.task.typical
         assert typical is not None
         tried = np.geomspace(*TUNING.seen)
         weight = -np.square(np.log(tried / TUNING.usual_signal) / math.log(TUNING.prior_ratio))
@@ -330,12 +344,12 @@ class Look:
 
     def _risked(self, length: float) -> float:
         """Return the largest signal whose best steps cost little by their noise, whatever the data are."""
-        unit = self.problem.loss.value_at_zero / math.log(2)
+        unit = self.task.loss.value_at_zero / math.log(2)
         bold = (s for s in TUNING.signals if self._choice(length, s).noise <= TUNING.risked * unit)
         return next(bold, TUNING.signals[-1])
 
     def _choice(self, length: float, signal: float) -> Choice:
-        problem, typical = self.problem, self.problem.typical
+        problem, typical = self.task, self.task.typical
         assert typical is not None
         noise = problem.differing * length * self.longest / (problem.n * self.mu) * self.scales
         levels = [(k / kept(k), cost * signal * typical.at_zero) for k, cost in TUNING.levels]
