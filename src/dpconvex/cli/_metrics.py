@@ -39,6 +39,7 @@ class RegressionMetrics(Measured):
     mae: float
     pinball: float | None = None  #: mean pinball loss, for quantile models only
     coverage: float | None = None  #: share of targets that are at most the prediction, for quantile models only
+    clipped: tuple[float, float] | None = None  #: the public range of targets
 
     def text(self) -> str:
         """Return the metrics as part of a sentence."""
@@ -46,7 +47,8 @@ class RegressionMetrics(Measured):
         if self.pinball is None:
             shown |= {"R2": self.r2, "root mean squared error": self.rmse}
         shown["mean absolute error"] = self.mae
-        return ", ".join(f"{name} {number(value)}" for name, value in shown.items() if value is not None)
+        told = ", ".join(f"{name} {number(value)}" for name, value in shown.items() if value is not None)
+        return told if self.clipped is None else "{} (of targets clipped to {:g} to {:g})".format(told, *self.clipped)
 
 
 def evaluate(scores: Floats, index: Array, probabilities: Floats | None = None) -> Metrics:

@@ -215,13 +215,9 @@ def describes_model(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def build(
-    epsilon: float,
-    options: dict[str, Any],
-    *,
-    schema: Schema | None,
-    feature_norm: float | None = None,
-    seed: int | None = None,
-) -> PrivateLinearModel:
+    epsilon: float, options: dict[str, Any],
+    *, schema: Schema | None, feature_norm: float | None = None, seed: int | None = None,
+) -> PrivateLinearModel:  # fmt: skip
     """Return the unfitted estimator that the options of `MODEL` describe."""
     from dpconvex.estimators import PrivateLinearRegressor
 

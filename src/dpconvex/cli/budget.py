@@ -141,11 +141,9 @@ def facts(account: Account) -> dict[str, Any]:
         "left": {"epsilon": exact_text(epsilon), "delta": exact_text(delta)},
         "unreadable_lines": account.unreadable,
         "spent": [asdict(x) | {"epsilon": text(x.epsilon), "delta": text(x.delta)} for x in account.spent],
-        "renews": account.renews,
-        "begins": account.begins,
-        "period": account.period,
+        "renews": account.renews, "begins": account.begins, "period": account.period,
         "periods_paid_from": account.periods,
-    }
+    }  # fmt: skip
 
 
 def _state(account: Account) -> str:

@@ -191,9 +191,11 @@ def measure(estimator: Any, held_out: Any) -> Metrics | RegressionMetrics:
     """Return how well a fitted model with a schema does on a public table; targets are clipped as they are in `fit`."""
     from dpconvex.cli._metrics import evaluate, evaluate_regression
 
-    right = getattr(estimator, "target_schema", estimator.schema).encode_target(held_out)
+    schema = getattr(estimator, "target_schema", estimator.schema)
+    right = schema.encode_target(held_out)
     if not hasattr(estimator, "classes_"):
-        return evaluate_regression(estimator.predict(held_out), right, estimator._level)
+        found = evaluate_regression(estimator.predict(held_out), right, estimator._level)
+        return dataclasses.replace(found, clipped=(schema.target.lower, schema.target.upper))
     probabilities = estimator.predict_proba(held_out) if hasattr(estimator, "predict_proba") else None
     return evaluate(estimator.decision_function(held_out), right, probabilities)
 

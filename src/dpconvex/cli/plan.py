@@ -375,13 +375,9 @@ def print_facts(count: int, privacy: PrivacyParams, plans: Iterable[dict[str, An
 
 
 def show_plans(
-    title: str,
-    plans: Sequence[Plan],
-    meaning: str,
-    rows: int,
-    facts: Callable[[Any], dict[str, Any]] | None,
+    title: str, plans: Sequence[Plan], meaning: str, rows: int, facts: Callable[[Any], dict[str, Any]] | None,
     promise: PrivacyParams | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Print plans a line each, the chosen one marked, for a `promise` or their own; with `facts` as JSON."""
     if facts is not None:
         counted = "users" if plans[0].privacy.unit == "user" else "rows"
@@ -402,21 +398,17 @@ def print_plans(plans: Sequence[LinearModelPlan]) -> None:
     rows, paper = plan_rows(plans), plans[0].constants == "paper"
     problem, privacy = plans[0].problem, plans[0].privacy
     varied = "".join(f", {name} {value}" for name, value in variations(plans[0]))
+    cells = []
+    for plan, row in zip(plans, rows, strict=True):
+        wanted = ("expected_excess_loss", "excess_loss_bound", *["printed_bound"] * paper)
+        told = [
+            ("none" if name == "printed_bound" else "") if row[name] is None else number(row[name]) for name in wanted
+        ]
+        cells.append(("*" if row["chosen"] else "", plan.algorithm, plan.noise_name, *told, plan.note))
     print_table(
         f"Plans for {problem.n:,} {privacy.unit}s, {problem.dim} parameters, {budget_words(privacy)}{varied}",
         ("", "algorithm", "noise", "expected", "bound", *(("printed",) if paper else ()), "note"),
-        (
-            (
-                "*" if row["chosen"] else "",
-                row["algorithm"],
-                row["noise"],
-                "" if row["expected_excess_loss"] is None else number(row["expected_excess_loss"]),
-                number(row["excess_loss_bound"]),
-                *(("none" if row["printed_bound"] is None else number(row["printed_bound"]),) if paper else ()),
-                plan.note,
-            )
-            for plan, row in zip(plans, rows, strict=True)
-        ),
+        cells,
         right=range(3, 6 if paper else 5),
         marked=0,
         whole=[1] if max(len(row["algorithm"]) for row in rows) <= 24 else (),  # a longer name leaves no room

@@ -250,6 +250,7 @@ def _target(series: Series, ranges: bool) -> str:
     if not 2 <= len(found) <= MAX_CATEGORIES:
         return _left_out(head, f"{len(found)} classes were found. List the public classes")
     note = "# The first class takes missing and unlisted labels; of two classes, the second is the positive one.\n"
+    note += _comment(f"The positive class is {found[1]!r:.60}.")[:-1] + f"{MARK}\n" if len(found) == 2 else ""
     if numeric and not boolean and len(found) > 2:
         note += f"# If they are numbers, not codes: lower = {found[0]} and upper = {found[-1]} in their place.{MARK}\n"
     return head + note + _line("classes", found, read=not boolean) + _RATES

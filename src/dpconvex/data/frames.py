@@ -70,7 +70,8 @@ def require_columns(present: Iterable[str], needed: Iterable[str], where: str) -
     if missing:
         what = "column {}, which is" if len(missing) == 1 else "columns {}, which are"
         what = f"{where} has no {what.format(_shown(missing))} needed"
-        raise SchemaError(f"{what}. Its columns are {_shown(list(header)) or 'none'}")
+        foreign = ". It is not UTF-8: convert it, as with iconv -f cp1252 -t utf-8" * ("\ufffd" in str(list(header)))
+        raise SchemaError(f"{what}. Its columns are {_shown(list(header)) or 'none'}{foreign}")
 
 
 def _shown(names: Sequence[str]) -> str:

@@ -18,6 +18,7 @@ from typing import Any, final
 from dpconvex import _validate
 from dpconvex._arrow import pa, pc, pq
 from dpconvex.data.csv_file import MOST_BYTES, csv_columns, csv_header
+from dpconvex.data.draft import MOSTLY
 from dpconvex.data.frames import duplicates, numbers, open_table, parse_numbers, require_columns
 from dpconvex.data.schema import Schema
 from dpconvex.errors import InvalidDataError, SchemaError
@@ -71,25 +72,11 @@ def read_table(path: str | PathLike[str], schema: Schema | None = None, *, featu
 
 
 def open_files(path: str | PathLike[str], schema: Schema) -> Any:
-    """Open tables that are larger than memory, for the `fit` of an estimator. Reads no record.
+    """Open tables that are larger than memory, for the `fit` of an estimator with this schema. Reads no record.
 
-    Parameters
-    ----------
-    path : path
-        A folder (partitioned or not), a pattern such as ``visits/*.parquet``, one file, or an address that Arrow knows
-        (``s3://``, ``gs://``) of Parquet files. CSV files must each fit in memory.
-    schema : Schema
-        That of the estimator; it says which columns of CSV files are numbers.
-
-    Returns
-    -------
-    pyarrow.dataset.Dataset or CsvFiles
-        For `fit`, which reads its records whenever it needs them.
-
-    Raises
-    ------
-    InvalidDataError
-        When there is no such file, or one of another kind.
+    The path is a folder (partitioned or not), a pattern such as ``visits/*.parquet``, one file, or an address that
+    Arrow knows (``s3://``, ``gs://``) of Parquet files. CSV files must each fit in memory; the schema says which of
+    their columns are numbers. `InvalidDataError` where there is no such file, or one of another kind.
     """
     _validate.installed("pyarrow", "numba")
     from pyarrow import dataset
@@ -213,6 +200,9 @@ def _read_csv(path: str | PathLike[str], names: tuple[str, ...] | None, schema: 
         columns = {k: pc.if_else(pc.equal(pc.binary_length(v), 0), none, v) for k, v in columns.items()}
     values = _parsed({k: cells for k, cells in columns.items() if numeric is None or k in numeric}, comma == ";")
     if numeric is None:  # a column of numbers and nothing else holds numbers; true and false stay words
+        for k, v in values.items() if comma == ";" else ():  # drafts read what are mostly numbers, with points
+            mostly = len(v) - v.null_count >= MOSTLY * (len(v) - columns[k].null_count)
+            columns[k] = _with_points(columns[k]) if mostly else columns[k]
         values = {k: v for k, v in values.items() if columns[k].null_count == v.null_count < len(v)}
         words = {k: pc.match_substring_regex(columns[k], r"(?i)^\s*(true|false)\s*$") for k in values}
         values = {k: v for k, v in values.items() if not pc.any(words[k]).as_py()}
@@ -227,11 +217,16 @@ def _parsed(columns: Mapping[str, Any], decimal: bool) -> dict[str, Any]:
     for group in (names[k : k + count] for k in range(0, len(names), count)):
         chunks = [chunk for name in group for chunk in columns[name].chunks]
         cells = pa.chunked_array(chunks, pa.large_string())
-        if decimal:
-            cells = pc.replace_substring_regex(cells, "^([^.,]*),([^.,]*)$", "\\1.\\2")
-        values = parse_numbers(cells).combine_chunks()
+        values = parse_numbers(_with_points(cells) if decimal else cells).combine_chunks()
         found |= {name: values.slice(k * n, n) for k, name in enumerate(group)}
     return found
+
+
+def _with_points(cells: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return numbers with decimal commas, as 12,5 and 1.234,56, in the usual form; other cells unchanged."""
+    grouped = pc.match_substring_regex(cells, r"^\s*[-+]?\d{1,3}(\.\d{3})+,\d*\s*$")
+    cells = pc.if_else(grouped, pc.replace_substring(cells, ".", ""), cells)
+    return pc.replace_substring_regex(cells, "^([^.,]*),([^.,]*)$", "\\1.\\2")
 
 
 def _read_parquet(path: str | PathLike[str], names: tuple[str, ...] | None) -> pa.Table:

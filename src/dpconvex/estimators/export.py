@@ -69,9 +69,8 @@ class Exported:
             "bounds": [bounds.lower, bounds.upper] if bounds else None,
             "slope_cap": cap,
             "probabilities": None if cap is None else "sigmoid" if cap == 1 else "calibrated",
-            "model": None if model.certificate_ is None else model.certificate_.model,
-            "shapes": self._terms(),
-        }
+            "model": None if model.certificate_ is None else model.certificate_.model, "shapes": self._terms(),
+        }  # fmt: skip
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the model as JSON, and write it to `path` if that is given (format: docs, Models that leave)."""
@@ -323,7 +322,10 @@ def to_card(model: Any, metrics: dict[str, Any] | None = None) -> str:
         for part in model.found_schema_.parts:
             given = part.to_dict()
             listed = given.get("categories", given.get("classes", ()))
-            text = ", ".join(listed[:8]) or " to ".join(f"{given[k]:g}" for k in ("lower", "upper") if k in given)
+            more = f" and {len(listed) - 8} more" * (len(listed) > 8)
+            text = ", ".join(listed[:8]) + more or " to ".join(
+                f"{given[k]:g}" for k in ("lower", "upper") if k in given
+            )
             told = (part.name, text, part.source or model.schema.source)
             cells = (html.escape(cell).replace("|", "&#124;") for cell in told)
             lines.append(" ".join(f"| {' | '.join(cells)} |".split()))

@@ -128,10 +128,8 @@ class PrivacyCertificate:
             "spent": {"epsilon": self.spent_epsilon, "delta": self.spent_delta, "accountant": self.accountant},
             "releases": [release.to_dict() for release in self.releases],
             "assumptions": [asdict(assumption) for assumption in self.assumptions],
-            "noise_source": asdict(self.noise_source),
-            "public": dict(self.public),
-            "versions": dict(self.versions),
-        }
+            "noise_source": asdict(self.noise_source), "public": dict(self.public), "versions": dict(self.versions),
+        }  # fmt: skip
         optional = {"model": self.model, "planner": self.planner and dict(self.planner), "budget": self.budget}
         fields |= {name: value for name, value in optional.items() if value is not None}
         return fields | {"digest": digest(fields)}

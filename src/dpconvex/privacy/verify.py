@@ -92,10 +92,8 @@ class Verification:
 def verify(
     certificate: PrivacyCertificate | str | Path,
     again: Callable[[PrivacyCertificate], PrivacyCertificate] | None = None,
-    *,
-    model: str | None = None,
-    public_key: str | Path | None = None,
-) -> Verification:
+    *, model: str | None = None, public_key: str | Path | None = None,
+) -> Verification:  # fmt: skip
     """Recompute what a certificate claims from its releases, and compare it with the plan if that can be made again.
 
     Every list of releases that add up is priced twice, by this package and by ``dp_accounting``, where both can.

@@ -115,10 +115,19 @@ def test_figures_use_the_colors_and_fonts_of_the_page(fitted_folder: Path) -> No
 def test_the_curves_of_several_classes_share_an_axis_that_is_logarithmic() -> None:
     """The second class met an axis that the first had made logarithmic, and a paid fit ended without its model."""
     axes, colors = Figure().subplots(), ("#000", "#888", "#ddd", "#ccc")
-    shape = SimpleNamespace(vertices=(0.0, 1.0, 10.0, 1000.0), interval=None)
+    shape = SimpleNamespace(vertices=(0.0, 1.0, 10.0, 1000.0), interval=None, log_from=None)
     for values in (np.arange(4.0), -np.arange(4.0)):
         _draw(axes, shape, values, np.array([values - 1, values + 1]), colors)
     assert axes.get_xscale() == "symlog"
+
+
+def test_lines_that_are_straight_in_a_logarithm_are_drawn_so() -> None:
+    """With knots at the ends alone, too: on a linear axis the line through them was not what the model predicts."""
+    for log_from, scale in ((None, "linear"), (1.0, "symlog"), (250.0, "symlog")):
+        axes, values = Figure().subplots(), np.array([-1.0, 1.0])
+        shape = SimpleNamespace(vertices=(0.0, 20_000.0), interval=None, log_from=log_from)
+        _draw(axes, shape, values, np.array([values - 1, values + 1]), ("#000", "#888", "#ddd", "#ccc"))
+        assert axes.get_xscale() == scale
 
 
 def test_a_report_that_fails_does_not_cost_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,16 @@ import pytest
 from typer.testing import CliRunner
 
 from dpconvex.cli.main import app
-from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, Schema, look_at, read_header, read_table
+from dpconvex.data import (
+    CategoricalColumn,
+    ClassTarget,
+    NumericColumn,
+    Schema,
+    draft_schema,
+    look_at,
+    read_header,
+    read_table,
+)
 from dpconvex.errors import InvalidDataError, SchemaError
 
 SCHEMA = Schema((NumericColumn("a", 0, 9), CategoricalColumn("b", ("x", "y"))))
@@ -35,8 +45,21 @@ def test_the_header_says_what_separates(comma: str, tmp_path: Path) -> None:
 
 
 def test_decimal_commas_stand_where_semicolons_separate(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_bytes(b"a;b\n1,5;x\n1.5;x\n1,5,0;x\n1.000,5;x\n\xff,1;x\n,5;x\n")
-    assert read_table(tmp_path / "t.csv", SCHEMA)["a"].to_pylist() == [1.5, 1.5, None, None, None, 0.5]
+    (tmp_path / "t.csv").write_bytes(
+        b"a;b\n1,5;x\n1.5;x\n1,5,0;x\n1.000,5;x\n\xff,1;x\n,5;x\n-1.234.567,89;x\n12.34,5;x\n"
+    )
+    values = read_table(tmp_path / "t.csv", SCHEMA)["a"].to_pylist()
+    assert values == [1.5, 1.5, None, 1000.5, None, 0.5, -1234567.89, None]
+
+
+def test_drafts_of_files_with_semicolons_know_decimal_commas(tmp_path: Path) -> None:
+    """A word among such numbers is a missing value, as among numbers with points; other texts stay as they are."""
+    cells = [f"{k},5;{k % 2},{k % 3} m" if k % 9 else "n/a;x, y" for k in range(90)]
+    (tmp_path / "t.csv").write_text("a;b\n" + "\n".join([*cells, "1.138,91;x, y"]) + "\n")
+    found = read_table(tmp_path / "t.csv")
+    assert found["b"].to_pylist()[-1] == "x, y"
+    drafted = tomllib.loads(draft_schema(found))["columns"]["a"]
+    assert (drafted["lower"], drafted["upper"], drafted["missing"]) == (1.5, 1138.91, ["n/a"])
 
 
 def test_patterns_mean_all_files_in_order(tmp_path: Path) -> None:

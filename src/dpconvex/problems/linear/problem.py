@@ -312,22 +312,16 @@ class LinearModelProblem(Problem):
         return MOST_TIMES if self.private_n else 1.0
 
     def describe(self) -> dict[str, Any]:
+        declared = {"declared_n": self.n} if self.private_n else {}
         return {
-            "loss": self.loss.name,
-            **self.loss.facts,
-            "n": self.n,
-            **({"declared_n": self.n} if self.private_n else {}),
-            "outputs": self.loss.n_outputs,
-            "dim": self.domain.dim,
-            "feature_l2": self._length,
-            "intercept": self.domain.intercept,
-            "radius": self.radius,
-            **({"tilt": self.tilt} if self.tilt else {}),
+            "loss": self.loss.name, **self.loss.facts, "n": self.n, **declared, "outputs": self.loss.n_outputs,
+            "dim": self.domain.dim, "feature_l2": self._length, "intercept": self.domain.intercept,
+            "radius": self.radius, **({"tilt": self.tilt} if self.tilt else {}),
             **({"users": self.n, "records_per_user": self.records_per_user} if self.grouped else {}),
             **({"attack_radius": self.attack_radius, "attack_norm": self.attack_norm} if self.attack_radius else {}),
             **({} if self.factor is None else {"factor": self.factor.stated}),
             "blocks": [block.describe() for block in self.domain.blocks],
-        }
+        }  # fmt: skip
 
 
 def default_radius(domain: DataDomain, n_outputs: int = 1) -> float:

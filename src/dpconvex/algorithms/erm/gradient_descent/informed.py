@@ -207,20 +207,12 @@ class InformedPlan(algorithms.LinearModelPlan):
             return before
         found, steps, sizes = self.ahead, self.steps, [b.size for b in self.look.problem.domain.all_blocks]
         return {
-            **before,
-            "steps": steps.count,
-            "step_size": steps.size,
-            "momentum": steps.momentum,
-            "averaged": steps.averaged,
-            "level": self.clip,
-            "start": found.start,
-            "share_of_way": self.share_of_way,
-            "constant_moved": self.constant_moved(),
-            "typical_gradient": found.length,
-            "assumed_signal": found.signal,
-            "centers": list(self.look.center),
+            **before, "steps": steps.count, "step_size": steps.size, "momentum": steps.momentum,
+            "averaged": steps.averaged, "level": self.clip, "start": found.start,
+            "share_of_way": self.share_of_way, "constant_moved": self.constant_moved(),
+            "typical_gradient": found.length, "assumed_signal": found.signal, "centers": list(self.look.center),
             "block_scales": self.look.scales[np.cumsum([0, *sizes[:-1]])].tolist(),
-        }
+        }  # fmt: skip
 
     def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
         assert groups is not None
