@@ -377,7 +377,7 @@ def test_what_is_kept_of_the_way_is_where_the_loss_is_least(end: float, share: f
 def test_a_way_of_noise_is_cut_short_and_one_that_ended_early_is_not() -> None:
     plan = plan_informed(problem(1000), USERS)
     kept_of = {
-        s: np.mean([plan.run(X, y, SeededSource(k), groups).plan.share_of_way for k in range(4)])
+        s: np.mean([plan.run(X, y, SeededSource(k), groups).plan.share_of_way for k in range(16)])
         for s in (0.0, 8.0)
         for X, y, groups in [users(1000, 1, s)]
     }
