@@ -1257,26 +1257,25 @@ MUTANTS = (
         ("tests/unit/data/test_csv_file.py::test_schemas_say_that_no_cell_holds_line_breaks",),
     ),
     Mutant(
-        "rows that come in another order in a later pass are not noticed",
+        "users of rows whose order nobody knows",
         "problems/data/sources/rows.py",
-        "        if found != self._first:",
-        "        if found is None:",
+        "        if not self.ordered:",
+        "        if not what:",
         "",
         (
             "tests/unit/problems/data/test_sources.py::"
-            "test_another_order_in_a_later_pass_is_an_error_where_places_count[quick-users]",
-            "tests/unit/problems/data/test_clusters.py::test_partitions_in_another_order_are_noticed_where_places_count",
+            "test_what_goes_by_place_needs_an_order_that_is_known_or_declared[users]",
         ),
     ),
     Mutant(
-        "labels may be read in another order than rows are",
-        "estimators/_streams.py",
-        "(first, *portion), by_index))",
-        "(first, *portion)))",
+        "a search divides rows whose order nobody knows",
+        "estimators/search.py",
+        '            table.require_order("the parts of a search")',
+        "            pass",
         "",
         (
             "tests/unit/problems/data/test_sources.py::"
-            "test_another_order_in_a_later_pass_is_an_error_where_places_count[quick-users]",
+            "test_what_goes_by_place_needs_an_order_that_is_known_or_declared[search]",
         ),
     ),
     Mutant(
@@ -1338,7 +1337,7 @@ MUTANTS = (
     Mutant(
         "a search is fitted to its held-out rows elsewhere",
         "problems/data/sources/arrow.py",
-        "return replace(self, n=len(index), read=some, ordered=True)",
+        "return replace(self, n=len(index), read=some)",
         "return self",
         "",
         (SOURCES, "-k", "bits and search and not users"),
@@ -1948,8 +1947,8 @@ MUTANTS = (
     Mutant(
         "look: a user's records are added up",
         USERS_OF,
-        "return sum(parts) // groups.sizes[:, None]",
-        "return sum(parts)",
+        "return sums(X, codes, groups.n_users) // groups.sizes[:, None]",
+        "return sums(X, codes, groups.n_users)",
         "",
         (f"{LOOKS}::test_each_release_moves_by_its_sensitivity_at_most_and_nearly_that",),
     ),

@@ -33,7 +33,7 @@ from dpconvex import (
 )
 from dpconvex.algorithms.erm.objective_perturbation import ObjectivePerturbationPlan
 from dpconvex.algorithms.minimax import gaussian
-from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget, Schema
+from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget, Schema, in_order
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.data import _threads, records
 from dpconvex.problems.data.sources.arrow import MEMORY
@@ -182,9 +182,9 @@ def test_the_same_bits_from_every_source(name: str, hostile: bool, full: bool, m
     try:
         # Quick runs read ordinary cells from a stream and hostile ones from Dask, the gate the other way round.
         from_dask = hostile != full and importlib.util.find_spec("dask") is not None
-        places: dict[str, Any] = {"dask": dask_frame(whole.take(order))} if from_dask else {}
+        places: dict[str, Any] = {"dask": in_order(dask_frame(whole.take(order)))} if from_dask else {}
         if not from_dask or name in MANY_PASSES:
-            places["stream"] = Stream(whole.take(order))
+            places["stream"] = in_order(Stream(whole.take(order)))
         for place, X in places.items():
             found, other = fit(X)
             np.testing.assert_array_equal(found, expected, err_msg=place)
@@ -231,7 +231,7 @@ LOCAL = {
 @pytest.mark.parametrize("name", LOCAL)
 def test_what_needs_single_records_is_refused_before_it_is_paid(name: str) -> None:
     kind, options = LOCAL[name]
-    X = Stream(table().select(["age", "cost"]) if kind is PrivateGeometricMedian else table())
+    X = in_order(Stream(table().select(["age", "cost"]) if kind is PrivateGeometricMedian else table()))
     unit = "user" if options.get("schema") is OWN else "record"
     with budget_context(epsilon=50.0, delta=1e-3, unit=unit) as budget:
         with pytest.raises(InvalidParameterError, match="portion by portion"):
@@ -271,7 +271,7 @@ def test_what_the_driver_holds_goes_to_the_portion_it_is_of() -> None:
         token = MEMORY.set(60_000)
         try:
             for name in ("users, objective", "users, gradient", "median", "search"):
-                ALGORITHMS[name](Stream(table()))
+                ALGORITHMS[name](in_order(Stream(table())))
         finally:
             MEMORY.reset(token)
     assert sent
@@ -289,10 +289,10 @@ def test_tasks_hold_no_source_of_noise_and_no_ledger() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(EncodedTables, "run", watched)
         base = PrivateLogisticRegression(8.0, schema=OWN, random_state=SeededSource(5))
-        PrivateSearchCV(base, {"coefficient_norm": [2.0, 6.0]}, method="composition").fit(Stream(table()))
-        PrivateLogisticRegression(8.0, schema=OWN, random_state=SeededSource(5)).fit(Stream(table()))
+        PrivateSearchCV(base, {"coefficient_norm": [2.0, 6.0]}, method="composition").fit(in_order(Stream(table())))
+        PrivateLogisticRegression(8.0, schema=OWN, random_state=SeededSource(5)).fit(in_order(Stream(table())))
         for name in ("users, gradient", "mwem", "median"):
-            ALGORITHMS[name](Stream(table()))
+            ALGORITHMS[name](in_order(Stream(table())))
     assert len(sent) > 10
     assert any("dpconvex.losses.classification" in modules for modules in sent)  # it sees what tasks hold
     for modules in sent:

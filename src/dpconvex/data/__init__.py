@@ -8,9 +8,10 @@ from dpconvex.data.read import adult_schema, check_table, load_adult, load_citie
 from dpconvex.data.schema import Schema
 from dpconvex.data.table_cells import TableCells
 from dpconvex.data.targets import ClassTarget, NumericTarget, UnrangedColumn, UnrangedTarget
+from dpconvex.problems.data.sources.rows import in_order
 
 __all__ = [
     "CategoricalColumn", "ClassTarget", "NumericColumn", "NumericTarget", "Schema", "TableCells", "UnrangedColumn",
-    "UnrangedTarget", "adult_schema", "check_table", "draft_schema", "load_adult", "load_cities", "look_at",
-    "open_files", "read_header", "read_table", "write_atomically",
+    "UnrangedTarget", "adult_schema", "check_table", "draft_schema", "in_order", "load_adult", "load_cities",
+    "look_at", "open_files", "read_header", "read_table", "write_atomically",
 ]  # fmt: skip

@@ -18,6 +18,7 @@ import sys
 import zlib
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import islice
 from os import PathLike
 from typing import BinaryIO, TextIO, cast
 
@@ -39,7 +40,7 @@ def csv_columns(
     """Return columns of a CSV file as text that may be no valid Unicode, ``large_string`` (n,) each."""
     from dpconvex.data._csv_loops import gather, locate
 
-    header, place, comma = csv_header(path)
+    header, place, comma = csv_header(path, line_breaks)
     text = _bytes(path)
     positions = {name: k for k, name in enumerate(names)}
     slots = np.array([positions.get(name, -1) for name in header])
@@ -87,8 +88,11 @@ def _bytes(path: str | PathLike[str]) -> Array:
     return np.frombuffer(found, np.uint8)
 
 
-def csv_header(path: str | PathLike[str]) -> tuple[list[str], int, str]:
-    """Return names of columns, the number of bytes until the first record, and the separator. Reads no record."""
+def csv_header(path: str | PathLike[str], line_breaks: bool = True) -> tuple[list[str], int, str]:
+    """Return names of columns, the number of bytes until the first record, and the separator. Reads no record.
+
+    Without `line_breaks` the first line is the header, whatever its quotes; else names may hold line breaks.
+    """
     lengths: list[int] = []
 
     def lines(file: BinaryIO) -> Iterator[str]:
@@ -104,7 +108,8 @@ def csv_header(path: str | PathLike[str]) -> tuple[list[str], int, str]:
             comma = max(SEPARATORS, key=bare.count)  # the first of equals: the comma
         lengths.clear()
         with _open(path) as file:
-            header = next(csv.reader(lines(file), delimiter=comma), [])
+            first = lines(file) if line_breaks else islice(lines(file), 1)
+            header = next(csv.reader(first, delimiter=comma), [])
     except (OSError, EOFError, zlib.error, csv.Error):
         header = []
     if not header or any("\0" in name for name in header):

@@ -123,7 +123,8 @@ def check_table(path: str | PathLike[str], schema: Schema | None = None) -> None
             return _check_types(opened.schema, schema)
         places = opened.files
     for each in places:
-        _checked_names(each, read_header(each), None if schema is None else schema.column_names())
+        header = read_header(each, schema is None or schema.line_breaks)
+        _checked_names(each, header, None if schema is None else schema.column_names())
         if schema is not None and _parquet(each):
             _check_types(_parquet_schema(each), schema)
 
@@ -137,10 +138,10 @@ def _check_types(types: pa.Schema, schema: Schema) -> None:
         schema.user_labels(empty)
 
 
-def read_header(path: str | PathLike[str]) -> list[str]:
+def read_header(path: str | PathLike[str], line_breaks: bool = True) -> list[str]:
     """Return the names of a file's columns. Reads no record, and raises as `read_table` does."""
     first = _files(path)[0]
-    return list(_parquet_schema(first).names) if _parquet(first) else csv_header(first)[0]
+    return list(_parquet_schema(first).names) if _parquet(first) else csv_header(first, line_breaks)[0]
 
 
 def require_numbers(path: str | PathLike[str], names: Iterable[str], remedy: str) -> None:
@@ -192,8 +193,8 @@ def _parquet(path: str | PathLike[str]) -> bool:
 
 
 def _read_csv(path: str | PathLike[str], names: tuple[str, ...] | None, schema: Schema | None) -> pa.Table:
-    header, _, comma = csv_header(path)
     numeric, line_breaks = (None, True) if schema is None else (schema.numeric_names, schema.line_breaks)
+    header, _, comma = csv_header(path, line_breaks)
     columns: dict[str, Any] = dict(csv_columns(path, _checked_names(path, header, names), line_breaks))
     if numeric is None:
         none = pa.scalar(None, pa.large_string())
@@ -203,7 +204,8 @@ def _read_csv(path: str | PathLike[str], names: tuple[str, ...] | None, schema: 
         for k, v in values.items() if comma == ";" else ():  # drafts read what are mostly numbers, with points
             mostly = len(v) - v.null_count >= MOSTLY * (len(v) - columns[k].null_count)
             columns[k] = _with_points(columns[k]) if mostly else columns[k]
-        values = {k: v for k, v in values.items() if columns[k].null_count == v.null_count < len(v)}
+        broken = {k: pc.any(pc.match_substring(columns[k], "\n")).as_py() for k in values}  # a draft must see them
+        values = {k: v for k, v in values.items() if columns[k].null_count == v.null_count < len(v) and not broken[k]}
         words = {k: pc.match_substring_regex(columns[k], r"(?i)^\s*(true|false)\s*$") for k in values}
         values = {k: v for k, v in values.items() if not pc.any(words[k]).as_py()}
     return pa.table({name: values.get(name, cells) for name, cells in columns.items()})

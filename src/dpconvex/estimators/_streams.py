@@ -16,7 +16,7 @@ from dpconvex.estimators._features import FeatureMap
 from dpconvex.estimators._matrices import numeric_matrix, same_length, user_labels
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.data.sources.cluster import open_source
-from dpconvex.problems.data.sources.rows import LEAST, CellRows, EncodedRows, EncodedTables, TableSource, by_index
+from dpconvex.problems.data.sources.rows import LEAST, CellRows, EncodedRows, EncodedTables, TableSource
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.randomness import BitSource
 
@@ -115,10 +115,10 @@ def users_of(schema: Schema | None, X: Any, groups: Any, *, empty: bool = False)
 def open_users(schema: Schema, table: TableSource, groups: Any) -> UserGroups | None:
     """Return the users of a table's rows, from labels (n,) or the schema's user column; None for records."""
     # A pass reads the labels; each portion is sent those of its own rows.
-    if groups is not None and not table.ordered:
-        what = "are labels by place, and X may give its rows in any order"
-        raise InvalidParameterError("groups", type(groups).__name__, what, "Name the column in the schema, as its user")
-    if groups is not None or schema.user is None:
+    if groups is None and schema.user is None:
+        return None
+    table.require_order("users")
+    if groups is not None:
         return users_of(None, table, groups)
     name, codes = schema.user, dict[Any, int]()
 
@@ -127,9 +127,7 @@ def open_users(schema: Schema, table: TableSource, groups: Any) -> UserGroups | 
 
     encode(table.empty)
     parts: list[tuple[int, Array]] = []
-    found: Any = []
-    for _ in range(1 if table.ordered else 2):  # another order is noticed before anything is paid
-        found = list(table.encoded(encode, 1).run(lambda portion, first, _: (first, *portion), by_index))
+    found: Any = table.encoded(encode, 1).run(lambda portion, first, _: (first, *portion))
     for first, labels, places in found:
         known = [codes.setdefault(label, len(codes)) for label in labels]  # a dict: 5 and 5.0 are one label
         parts.append((first, np.array([*known, -1])[places]))

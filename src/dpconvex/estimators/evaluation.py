@@ -184,7 +184,7 @@ def _evaluate(
         cuts, link = _cuts(model, metrics.grid(plan.shapes[-1][1], center).cuts)
         places = np.searchsorted(cuts, z, side="left")  # (t, t']: a score of 0 is below, as `predict` counts it
         result = plan.run(((within * (len(cuts) + 1) + places) * 2 + truth)[:, None], None, users, source)
-        found = metrics.of_scores(result, link, center)
+        found = metrics.of_scores(result, link, center, flat=not model.encoded_coef_.any())
     else:
         from dpconvex.problems.data import _loops
 

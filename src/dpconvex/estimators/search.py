@@ -147,6 +147,8 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
         base = self._base()
         source = source_from(base.random_state)
         table = open_table(base.schema, X, y=y)
+        if table is not None:
+            table.require_order("the parts of a search")
         X, y = typed(X) if table is None else table, typed(y)
         if base.schema is None:  # checks the public form alone, before anything is split
             matrix = learned_matrix(clone(base), X, reset=True)

@@ -153,6 +153,21 @@ def test_schemas_say_that_no_cell_holds_line_breaks(tmp_path: Path) -> None:
         Schema((NumericColumn("a", 0, 9),), line_breaks=0)  # pyright: ignore[reportArgumentType]
 
 
+def test_an_open_quote_in_the_header_takes_no_record_where_no_cell_holds_line_breaks(folder: Path) -> None:
+    for rest in (b"1,2\n3,4\n", b'1,2"\n3,4\n', b'1,2\n3",4\n'):
+        found = rows(folder, b'a,"b\n' + rest, ("a",), line_breaks=False)
+        assert found == [(b"1",), (b'3"',) if b'3"' in rest else (b"3",)]
+
+
+def test_drafts_see_line_breaks_in_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b'a,b\n"5\n",x\n6,y\n')
+    assert "line_breaks" not in draft_schema(read_table(path))
+    path.write_bytes(b"a,b\n5,x\n6,y\n")
+    assert read_table(path)["a"].to_pylist() == [5, 6]
+    assert "line_breaks = false" in draft_schema(read_table(path))
+
+
 @given(st.lists(anything, max_size=8))
 def test_lines_are_records_unless_some_are_one_well_formed_record(folder: Path, lines: list[bytes]) -> None:
     found = rows(folder, HEAD + b"".join(line + b"\n" for line in lines))

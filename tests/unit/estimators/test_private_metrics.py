@@ -151,6 +151,15 @@ def test_metrics_of_rare_classes_are_about_the_scores_that_occur(base: float, to
         assert abs(found[name].value - value) < 0.35 * (found[name].upper - found[name].lower), name
 
 
+def test_scores_that_all_agree_have_an_area_of_a_half() -> None:
+    """A constant: its pairs are ties, which within a bin of ordinary scores are ordered right more often than not."""
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (20_000, 2)), rng.random(20_000) < 0.02
+    model = PrivateLogisticRegression(1.0, feature_bounds=(-1, 1), algorithm="constant", random_state=0).fit(X, y)
+    assert not model.coef_.any()
+    assert private_metrics(model, X, y, epsilon=1e4, random_state=0)["auc"].value == pytest.approx(0.5, abs=1e-3)
+
+
 def test_bins_hold_a_public_center_and_both_sides_of_zero() -> None:
     for bins, center in itertools.product((8, 12, 24), (0.0, -2.5, -4.0, 3.0, -9.0, 20.0)):
         found = evaluation.metrics.grid(bins, center)

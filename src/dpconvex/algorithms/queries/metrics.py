@@ -59,23 +59,27 @@ class Grid(NamedTuple):
     middles: Floats  #: midpoints of the bins
     step: float
     zero: int  #: the first bin above 0
+    won: float  #: share of pairs in one bin whose positive has the higher score, for predictions that are right
 
 
-def grid(bins: int, center: float = 0.0) -> Grid:
-    """Return bins that reach `RANGE` beyond a public center, and to both sides of 0."""
+def grid(bins: int, center: float = 0.0, flat: bool = False) -> Grid:
+    """Return bins that reach about `RANGE` beyond a public center, and to both sides of 0; `flat`: all scores agree."""
     reach = RANGE + abs(center)
     step = max(2 * RANGE / bins, reach / (bins - 1))
     edges: Floats = step * (np.arange(bins + 1.0) - min(round(reach / step), bins - 1))
     edges = -edges[::-1] if center > 0 else edges
-    return Grid(edges[1:-1], (edges[1:] + edges[:-1]) / 2, step, int(np.argmin(np.abs(edges))))
+    won = 0.5 if flat else 0.5 + step / 12
+    return Grid(edges[1:-1], (edges[1:] + edges[:-1]) / 2, step, int(np.argmin(np.abs(edges))), won)
 
 
-def of_scores(result: EvaluationResult, link: Callable[[Floats], Floats] | None, center: float = 0.0) -> Found:
+def of_scores(
+    result: EvaluationResult, link: Callable[[Floats], Floats] | None, center: float = 0.0, flat: bool = False
+) -> Found:
     """Return the metrics of two classes; `link` maps bins' midpoints to log-odds, None if scores have no log-odds."""
     plan: Any = result.plan
     (shape,) = plan.shapes
     groups, bins, _ = shape
-    within = grid(bins, center)
+    within = grid(bins, center, flat)
     variance = 2 * plan.mechanism.scale**2
     tables, draws = _tables(result, shape)
     covariance = -variance / math.prod(shape)  # the covariance that centering gives to two cells
@@ -107,7 +111,7 @@ def _score_metrics(T: Floats, link: Callable[[Floats], Floats] | None, covarianc
     above = slice(within.zero, bins)  # bins are (t, t']: a score of 0 lies below, as `predict` has it
     true_positive, true_negative = P[..., above].sum(-1), N[..., : within.zero].sum(-1)
     step = within.step
-    inside = 0.5 if link is None else 0.5 + step / 12
+    inside = 0.5 if link is None else within.won
     below = np.cumsum(N, axis=-1) - N
     won = (P * (below + inside * N)).sum(-1) - covariance * bins * bins / 2  # bins of one label are never multiplied
     found = {

@@ -29,7 +29,7 @@ from dpconvex.losses import LinearModelLoss
 from dpconvex.problems.data import _threads, summation
 from dpconvex.problems.data.domain import shorten
 from dpconvex.problems.data.records import Records, RecordSource, RowBlock
-from dpconvex.problems.data.sources.rows import EncodedRows, StreamedRecords, by_index
+from dpconvex.problems.data.sources.rows import EncodedRows, StreamedRecords
 from dpconvex.problems.data.summation import Parts
 
 Positions = NDArray[np.intp]
@@ -220,20 +220,25 @@ def clipped_mean(
 
 def integer_means(X: Any, values: Callable[[Floats], Array], groups: UserGroups) -> Array:
     """Return each user's means of the integers ``values(rows)`` (m, k), rounded down; shape (n_users, k)."""
-    users = groups.codes
+    codes = groups.codes
 
-    def sums(rows: Any, first: int) -> Array:
+    def sums(rows: Any, own: Array, users: int) -> Array:
         found = values(rows)
-        out = np.zeros((groups.n_users, found.shape[1]), dtype=np.int64)
-        np.add.at(out, users[first : first + len(found)], found)
+        out = np.zeros((users, found.shape[1]), dtype=np.int64)
+        np.add.at(out, own, found)
         return out
 
-    parts = (
-        X.run(lambda portion, first, _: sums(portion[0], first), by_index)
-        if isinstance(X, EncodedRows)
-        else [sums(X, 0)]
-    )
-    return sum(parts) // groups.sizes[:, None]  # integers: exact in any order
+    def of_portion(portion: Any, _: int, own: Array) -> tuple[Array, Array]:
+        users, places = np.unique(own, return_inverse=True)
+        return users, sums(portion[0], places, len(users))
+
+    if not isinstance(X, EncodedRows):
+        return sums(X, codes, groups.n_users) // groups.sizes[:, None]
+    parts = list(X.run(of_portion, lambda i, j: codes[i:j]))
+    total = np.zeros((groups.n_users, parts[0][1].shape[1]), dtype=np.int64)
+    for users, part in parts:  # integers: exact in any order
+        total[users] += part
+    return total // groups.sizes[:, None]
 
 
 def mean_of_users(

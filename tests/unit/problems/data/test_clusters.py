@@ -10,12 +10,10 @@ import pickle
 import re
 import signal
 import sys
-import tempfile
 import threading
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +21,7 @@ import pyarrow.parquet
 import pytest
 
 from dpconvex import PrivateLogisticRegression, PrivateSearchCV
-from dpconvex.data import ClassTarget, NumericColumn, Schema
+from dpconvex.data import ClassTarget, NumericColumn, Schema, in_order
 from dpconvex.errors import InvalidDataError
 from dpconvex.problems.data.records import RecordSource
 from dpconvex.problems.data.sources.cluster import DaskPartitions
@@ -98,44 +96,21 @@ def test_a_dask_cluster_gives_the_same_model(name, folder, client, same) -> None
     same(dask.dataframe.read_parquet(folder), **OPTIONS[name])
 
 
-@pytest.mark.parametrize("since", [2, 3, 5])
-def test_partitions_in_another_order_are_noticed_where_places_count(since: int, tmp_path: Path) -> None:
-    """As after a join: a user's rows would count as another's, or one record in both parts of a search."""
-    import pandas as pd
-
+def test_users_and_parts_need_frames_whose_order_is_declared() -> None:
+    """After a shuffle a user's rows would count as another's, or one record stand in both parts of a search."""
     dataframe = pytest.importorskip("dask.dataframe")
     whole = table().to_pandas().assign(who=np.random.default_rng(2).integers(0, 200, N).astype(str))
-
-    def part(place: tuple[int, Path]) -> pd.DataFrame:
-        k, folder = place
-        found, computed = whole.iloc[k::2], len(list(folder.glob(f"{k} *")))
-        (folder / f"{k} {computed}").touch()  # workers may be other processes
-        return found.sample(frac=1, random_state=0) if computed >= since else found
-
-    def frame() -> Any:
-        folder = Path(tempfile.mkdtemp(dir=tmp_path))
-        return dataframe.from_map(part, [(0, folder), (1, folder)], meta=whole.iloc[:0])
-
-    users, search = replace(SCHEMA, user="who"), PrivateSearchCV(PrivateLogisticRegression(8.0, schema=SCHEMA), GRID)
+    frame, users = dataframe.from_pandas(whole, npartitions=3), replace(SCHEMA, user="who")
+    search = PrivateSearchCV(
+        PrivateLogisticRegression(8.0, schema=SCHEMA, random_state=5), {"coefficient_norm": [2.0, 6.0]}
+    )
     for fit in (lambda X: fitted(X, schema=users), search.fit):
-        with pytest.raises(InvalidDataError, match="in another order than before"):
-            fit(frame())
-    np.testing.assert_array_equal(fitted(frame()).coef_, fitted(table()).coef_)
-
-
-GRID = {"coefficient_norm": [2.0, 6.0]}
-
-
-def test_rows_of_partitions_have_hashes_whatever_their_cells_hold() -> None:
-    import pandas as pd
-
-    odd = [1, "a", None, [1], {"a": 1}, (1, 2), np.nan, b"x", {1}, object, 10**400, True]
-    part = pd.DataFrame({"o": pd.Series(odd, dtype=object), "level": pd.Categorical(list("abcdefghijkl"))})
-    part["time"], part["none"] = pd.Timestamp("2020", tz="UTC"), pd.array([1, None] * 6, dtype="Int64")
-    found = DaskPartitions.hashes(part)
-    assert found.dtype == np.uint64
-    assert len(set(found.tolist())) == len(odd)
-    assert len(DaskPartitions.hashes(part.iloc[:0])) == 0
+        with pytest.raises(InvalidDataError, match="go by place"):
+            fit(frame)
+    np.testing.assert_array_equal(fitted(in_order(frame), schema=users).coef_, fitted(whole, schema=users).coef_)
+    assert search.fit(in_order(frame)).best_estimator_.coef_.shape == (1, 2)
+    shuffled = dataframe.from_map(lambda k: whole.iloc[k::2].sample(frac=1), [0, 1], meta=whole.iloc[:0])
+    np.testing.assert_array_equal(fitted(shuffled).coef_, fitted(table()).coef_)
 
 
 def test_predictions_are_lazy(folder, client) -> None:

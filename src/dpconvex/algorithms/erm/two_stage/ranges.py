@@ -49,7 +49,7 @@ from dpconvex.mechanisms import JointHistogram, ReportNoisyMax
 from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Release, Sensitivity
 from dpconvex.problems import NumberRange, UserGroups
 from dpconvex.problems.data import ranges
-from dpconvex.problems.data.sources.rows import EncodedRows, by_index, mapped, same, totals
+from dpconvex.problems.data.sources.rows import EncodedRows, mapped, same, totals
 from dpconvex.problems.data.users import histogram
 from dpconvex.randomness import BitSource
 
@@ -337,7 +337,7 @@ def counted(X: Any, y: Any, groups: UserGroups | None, places: Callable[..., Arr
 
     if groups is None or not isinstance(X, EncodedRows):
         return totals(X, y, lambda X, y: (histograms(places(X, y)),))[0]
-    parts = X.run(lambda portion, first, _: (first, places(*portion)), by_index)  # a user may be in several portions
+    parts = X.run(lambda portion, first, _: (first, places(*portion)))  # a user may be in several portions
     return histograms(np.hstack([part for _, part in sorted(parts, key=lambda each: each[0])]))
 
 

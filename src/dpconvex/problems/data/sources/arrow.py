@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, final, runtime_checkable
-from zlib import crc32
 
 import narwhals as nw
 import numpy as np
@@ -18,7 +17,7 @@ from dpconvex._arrow import pa, without_views
 from dpconvex._types import Array
 from dpconvex.errors import InvalidDataError
 from dpconvex.problems.data import _threads
-from dpconvex.problems.data.sources.rows import TableSource, chosen_columns, digest, inside
+from dpconvex.problems.data.sources.rows import TableSource, chosen_columns, inside
 
 MEMORY: ContextVar[int] = ContextVar("MEMORY", default=2**28)
 """Default for the bytes that portions may take."""
@@ -49,31 +48,19 @@ class Tables(TableSource):
     def taken(self, index: Array) -> Tables:
         def some(size: int) -> Iterator[pa.RecordBatch]:
             first = 0
-            for batch in self.in_order(size):
+            for batch in self.read(size):
                 rows = pa.array(inside(index, first, first + batch.num_rows))
                 yield from without_views(pa.Table.from_batches([batch])).take(rows).to_batches()
                 first += batch.num_rows
 
-        return replace(self, n=len(index), read=some, ordered=True)
+        return replace(self, n=len(index), read=some)
 
-    def in_order(self, size: int) -> Iterator[pa.RecordBatch]:
-        """Yield what `read` does, and raise at the end if rows came in another order than in the first such pass."""
-        if self.ordered:
-            yield from self.read(size)
-            return
-        found = first = 0
-        for batch in self.read(size):
-            found += digest(hashes(batch), first)
-            first += batch.num_rows
-            yield batch
-        self.order.check(found % 2**64)
-
-    def portions(self, n_features: int, by_index: bool = False) -> Iterator[pa.Table]:
+    def portions(self, n_features: int) -> Iterator[pa.Table]:
         copies = 2 * _threads.threads() + 2  # cells and features of batches in use, cells of the next two batches
         rows = max(1, self.memory // (8 * copies * (n_features + self.empty.num_columns)))  # or at least half of them
         batches, size = [], 0
         with quiet_reading():
-            for batch in (self.in_order if by_index else self.read)(rows):
+            for batch in self.read(rows):
                 for part in (batch.slice(start, rows) for start in range(0, batch.num_rows, rows)):
                     batches, size = [*batches, part], size + part.num_rows
                     if 2 * size >= rows:
@@ -81,28 +68,6 @@ class Tables(TableSource):
                         batches, size = [], 0
         if batches:
             yield pa.Table.from_batches(batches)
-
-
-def hashes(batch: pa.RecordBatch) -> Array:
-    """Return a number for each row, uint64 (m,), which equal rows share; cells of nested types do not count."""
-    out = np.zeros(batch.num_rows, np.uint64)
-    for column in batch.columns:
-        if pa.types.is_temporal(column.type):
-            column = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
-        if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
-            found = column.to_numpy(zero_copy_only=False).astype(np.float64).view(np.uint64)
-        else:
-            try:
-                coded = column.dictionary_encode()
-            except pa.ArrowNotImplementedError:
-                continue
-            labels, kind = coded.dictionary, coded.dictionary.type
-            if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-                labels = labels.cast(pa.large_binary())  # which may be no UTF-8
-            numbers = [*(crc32(repr(label).encode()) for label in labels.to_pylist()), 0]
-            found = np.array(numbers, np.uint64)[np.asarray(coded.indices.fill_null(-1))]
-        out = (out ^ (found >> np.uint64(29)) ^ found) * np.uint64(0x9E3779B97F4A7C15)
-    return out
 
 
 @contextmanager

@@ -19,10 +19,10 @@ from typing import Any, TypeVar, final
 import narwhals as nw
 import numpy as np
 
-from dpconvex._types import Array
+from dpconvex._types import Array, set_fields
 from dpconvex.errors import InvalidDataError
 from dpconvex.problems.data.sources.arrow import open_tables, quiet_reading
-from dpconvex.problems.data.sources.rows import Held, Portion, TableSource, chosen_columns, digest, inside, nothing
+from dpconvex.problems.data.sources.rows import Held, InOrder, Portion, TableSource, chosen_columns, in_order, inside
 
 T = TypeVar("T")
 Encode = Callable[[Any], Portion]
@@ -33,8 +33,6 @@ class Partitions(TableSource):
     """The partitions of a table of which some columns are read, wherever they are."""
 
     engine: str
-    hashes: Callable[[Any], Array]
-    """Returns a number for each row of a partition, uint64 (m,), which equal rows share; for those not `ordered`."""
 
     @cached_property
     def sizes(self) -> list[int]:
@@ -42,7 +40,7 @@ class Partitions(TableSource):
         return self.run(len)
 
     @property
-    def n(self) -> int:
+    def n(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return sum(self.sizes)
 
     def taken(self, index: Array) -> Partitions:
@@ -51,15 +49,6 @@ class Partitions(TableSource):
     @abstractmethod
     def run(self, function: Callable[..., T], *arguments: Sequence[Any]) -> list[T]:
         """Return the results of `function` on each partition, with its argument from one sequence if given."""
-
-    def in_order(self, function: Callable[..., T], *arguments: Sequence[Any]) -> list[T]:
-        """Return what `run` does; raise if rows come in another order than when this was called first."""
-        if self.ordered:
-            return self.run(function, *arguments)
-        hashes = self.hashes
-        found = self.run(lambda part, *given: (digest(hashes(part), 0), function(part, *given)), *arguments)
-        self.order.check([each for each, _ in found])
-        return [each for _, each in found]
 
     def sent(self, encode: Encode, task: Callable[[Portion, int, Any], T], held: Held) -> Iterator[T]:
         def whole(part: Any, place: tuple[int, int, Any]) -> tuple[int, T | None]:
@@ -71,8 +60,7 @@ class Partitions(TableSource):
 
         ends = np.cumsum([0, *self.sizes]).tolist()
         places = [(first, stop - first, held(first, stop)) for first, stop in pairwise(ends)]
-        results = (self.run if held is nothing else self.in_order)(whole, places)
-        for (size, found), (_, expected, _) in zip(results, places, strict=True):
+        for (size, found), (_, expected, _) in zip(self.run(whole, places), places, strict=True):
             if size != expected:
                 what = f"X had {self.n} rows when it was opened and others when it was read"
                 raise InvalidDataError(f"{what}. Keep its files as they are during a fit")
@@ -98,7 +86,7 @@ class TakenPartitions(Partitions):
             found: Any = nw.from_native(part, eager_only=True)
             return function(found[rows.tolist()].to_native(), *more)
 
-        return self._whole.in_order(of, list(zip(self._rows, *arguments, strict=True)))
+        return self._whole.run(of, list(zip(self._rows, *arguments, strict=True)))
 
 
 @final
@@ -107,17 +95,6 @@ class DaskPartitions(Partitions):
 
     engine = "dask"
     ordered = False
-
-    @staticmethod
-    def hashes(part: Any) -> Array:
-        from pandas.util import hash_pandas_object
-
-        out = np.zeros(len(part), np.uint64)
-        for _, column in part.items():
-            column = column.map(_text) if column.dtype == object else column  # which may hold what has no hash
-            found: Any = hash_pandas_object(column, index=False, categorize=False)  # pyright: ignore[reportCallIssue]
-            out = out * np.uint64(31) + found.to_numpy()
-        return out
 
     def __init__(self, frame: Any, columns: Sequence[str] | None) -> None:
         self._frame = frame[chosen_columns(columns, list(frame.columns))]
@@ -130,10 +107,6 @@ class DaskPartitions(Partitions):
         calls = [call(*given) for given in zip(parts, *arguments, strict=True)]
         with quiet_reading():
             return list(dask.compute(*calls, retries=RETRIES))  # pyright: ignore
-
-
-def _text(cell: Any) -> str:
-    return f"{cell}" if isinstance(cell, str | int | float) else type(cell).__name__
 
 
 @final
@@ -181,7 +154,7 @@ def opened(path: str, engine: str, address: str | None, columns: Sequence[str]) 
                 local = {"dashboard_address": "127.0.0.1:0", "host": "127.0.0.1"}
                 cluster = stack.enter_context(LocalCluster(**local)) if address is None else address  # pyright: ignore
                 stack.enter_context(Client(cluster))
-                yield lambda: dataframe.read_parquet(path, columns=list(columns))
+                yield lambda: in_order(dataframe.read_parquet(path, columns=list(columns)))
         else:
             import ray  # pyright: ignore
 
@@ -214,6 +187,11 @@ def open_source(table: object, columns: Sequence[str] | None) -> TableSource | N
 
     A `TableSource` is returned unchanged. Tables that cannot be read raise `InvalidDataError` (public facts).
     """
+    if isinstance(table, InOrder):
+        found = open_source(table.table, columns)
+        if found is not None:
+            set_fields(found, ordered=True)
+        return found
     if isinstance(table, TableSource | np.ndarray):
         return table if isinstance(table, TableSource) else None
     if is_dask(table) or is_ray(table):

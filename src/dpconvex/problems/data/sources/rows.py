@@ -8,11 +8,12 @@ A pass is a *task* for each portion (`EncodedRows.run`): clip, `work`, return th
 and sends tasks to where portions are. A task may run twice if a worker is lost, for the parts of a portion are counted
 once. Tasks draw no random bits: noise is drawn once, by the plan, where `run` is called.
 
-Facts of single rows by index (membership in a secret sample or in a part, its user, its weight) stay with the driver
-as vectors; each task gets the entries for the rows of its portion (`Held`), and nothing else. They are of the right row
-only if all passes have one order: a user whose rows get the labels of others in a later pass would not be protected,
-and a record could be in two disjoint batches. Joins and groups of lazy frames and SQL have another order each time. So
-a pass with such facts over a source that is not `ordered` is checked before its sum is used (`Order`).
+Facts of single rows by index (membership in a secret sample, its user, its weight) stay with the driver as vectors;
+each task gets the entries for the rows of its portion (`Held`), and nothing else. A fresh sample may be of any order.
+But users, and the parts of a search, are the same rows in all passes only if rows keep their order: otherwise a user's
+rows would count as those of others, and nobody would be protected. Joins and groups of lazy frames and SQL have another
+order each time. Whether a source keeps its order is declared (`in_order`), or known for files, but never read off the
+rows: that would depend on what they hold.
 
 `CellRows` are rows in memory, in few bytes: numbers, and positions of categories instead of a matrix of zeros and ones.
 Features are computed from them portion by portion, at each pass. Any plan may run: plans that need more than sums get
@@ -27,7 +28,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import reduce
 from itertools import chain
 from typing import Any, ClassVar, TypeVar, final
 
@@ -48,30 +49,7 @@ T = TypeVar("T")
 
 
 def nothing(first: int, stop: int) -> None:
-    """Return None: tasks need nothing but their rows, which may come in any order."""
-
-
-def by_index(first: int, stop: int) -> None:
-    """Return None: tasks need nothing but their rows, and what they return is kept by index."""
-
-
-class Order:
-    """Notices rows that come in another order than in the first pass that was checked."""
-
-    def __init__(self) -> None:
-        self._first: Any = None
-
-    def check(self, found: Any) -> None:
-        """Raise `InvalidDataError` unless `found`, sums of `digest` over a pass, is what it was in the first pass."""
-        self._first = found if self._first is None else self._first
-        if found != self._first:
-            what = "X gave its rows in another order than before, as joins and groups do, and here facts go by place"
-            raise InvalidDataError(f"{what} (users, parts, batches). Write it to Parquet first, and fit that")
-
-
-def digest(hashes: Array, first: int) -> int:
-    """Return a number whose sum over a pass tells orders apart, from hashes (m,) of the rows from index `first` on."""
-    return int(np.sum(hashes * np.arange(first + 1, first + 1 + len(hashes), dtype=np.uint64), dtype=np.uint64))
+    """Return None: tasks need nothing but their rows."""
 
 
 class TableSource(ABC):
@@ -79,12 +57,7 @@ class TableSource(ABC):
 
     n: int
     empty: Any  #: the table's columns without rows
-    ordered: bool = True  #: whether all passes are known to have the same order of rows
-
-    @cached_property
-    def order(self) -> Order:
-        """What notices another order of rows."""
-        return Order()
+    ordered: bool = True  #: whether all passes have the same order of rows, which is known or declared
 
     def __len__(self) -> int:
         return self.n
@@ -95,15 +68,19 @@ class TableSource(ABC):
         return self.n, self.empty.shape[1]
 
     @final
+    def require_order(self, what: str) -> None:
+        """Raise `InvalidDataError` unless all passes have one order; `what` goes by row number in the caller."""
+        if not self.ordered:
+            reason = f"X may give its rows in another order each time, as joins and groups do, and {what} go by place"
+            raise InvalidDataError(f"{reason}. Write it to Parquet, or declare the order: dpconvex.data.in_order(X)")
+
+    @final
     def encoded(self, encode: Callable[[Any], tuple[Any, Any]], n_features: int) -> EncodedTables:
         """Return the rows, each encoded by itself, where they are."""
         return EncodedTables(self, encode, n_features)
 
-    def portions(self, n_features: int, by_index: bool = False) -> Iterator[Any]:
-        """Yield all rows, as tables whose features fit in memory; not used if tasks are sent to the rows (`sent`).
-
-        With `by_index`, raise at the end of a pass in another order than the first such pass had.
-        """
+    def portions(self, n_features: int) -> Iterator[Any]:
+        """Yield all rows, as tables whose features fit in memory; not used if tasks are sent to the rows (`sent`)."""
         raise NotImplementedError
 
     def sent(
@@ -115,6 +92,34 @@ class TableSource(ABC):
     @abstractmethod
     def taken(self, index: Array) -> TableSource:
         """Return the rows with the given ascending indices (m,), m >= 1."""
+
+
+@final
+@dataclass(frozen=True)
+class InOrder:
+    """A table of which it is declared that all passes have the same rows in the same order."""
+
+    table: Any
+
+
+def in_order(table: Any) -> InOrder:
+    """Declare that a table outside of memory has the same rows, in the same order, whenever it is read.
+
+    Fits that protect users, and searches, need that: whose row it is, and which part it is in, goes by row number. It
+    is true of scans and filters of files, of sorted queries without ties, and of Dask frames that are persisted, and
+    false of joins, groups and windows unless they are sorted. Privacy rests on it. Files need no declaration.
+
+    Parameters
+    ----------
+    table : polars.LazyFrame, relation, stream or Dask frame
+        The table, which is not read.
+
+    Returns
+    -------
+    InOrder
+        To give to `fit` in the table's place.
+    """
+    return InOrder(table)
 
 
 def chosen_columns(columns: Sequence[str] | None, header: Sequence[str]) -> list[str]:
@@ -134,7 +139,7 @@ def each_row(table: Any, values: Callable[[Any], Array]) -> Array:
         found = values(part) if len(part) else np.empty(0)
         return found, found
 
-    found = list(table.encoded(encode, 1).run(lambda portion, first, _: (first, portion[0]), by_index))
+    found = list(table.encoded(encode, 1).run(lambda portion, first, _: (first, portion[0])))
     return np.concatenate([part for _, part in sorted(found, key=lambda each: each[0])])
 
 
@@ -231,8 +236,7 @@ class EncodedTables(EncodedRows):
     def run(self, task: Callable[[Portion, int, Any], T], held: Held = nothing) -> Iterator[T]:
         found = self._table.sent(self._encode, task, held)
         if found is None:
-            portions = self._table.portions(self.n_features, held is not nothing)
-            return run_here(portions, self._encode, self.n, task, held)
+            return run_here(self._table.portions(self.n_features), self._encode, self.n, task, held)
         return found
 
 
@@ -371,16 +375,12 @@ class StreamedRecords(RecordSource):
     def each_portion(self, work: Callable[..., T], *own: Held) -> Iterator[T]:
         """Yield the result of `work` for the blocks of each portion, and for what `own` holds of its rows."""
         assert self._rows is not None  # the driver, which sends tasks, has the rows
-        clipping, count, all_held = self._clipping, len(self._held), (*self._held, *own)
-        blank = (None,) * len(all_held)
-
-        def task(portion: Portion, first: int, held: tuple[Any, ...] | None) -> T:
-            held = held or blank
-            return work(clipping(portion, first, held[:count]), *held[count:])
-
-        if all(each is nothing for each in all_held):
-            return self._rows.run(task)
-        return self._rows.run(task, lambda first, stop: tuple(each(first, stop) for each in all_held))
+        clipping, count = self._clipping, len(self._held)
+        all_held = (*self._held, *own)
+        return self._rows.run(
+            lambda portion, first, held: work(clipping(portion, first, held[:count]), *held[count:]),
+            lambda first, stop: tuple(each(first, stop) for each in all_held),
+        )
 
 
 def streamed(rows: EncodedRows, domain: DataDomain, targets: Callable[[Array], Floats]) -> StreamedRecords:
