@@ -38,11 +38,28 @@ class AbstractTarget(Described):
 @final
 @dataclass(frozen=True)
 class ClassTarget(AbstractTarget):
-    """A target with a public list of classes, at least two.
+    """A target with a public list of classes.
 
-    Missing labels and labels not listed count as the first class. Labels match as in `CategoricalColumn`. The `rates`
-    are public shares of the classes, in their order: positive, adding up to 1 but for rounding to percent. They serve
-    accuracy and yardsticks, never privacy.
+    Missing labels and labels not listed count as the first class. Labels match as in `CategoricalColumn`.
+
+    Parameters
+    ----------
+    name : str
+        The column.
+    classes : tuple of str
+        The public classes, at least two; of two, the second is the positive one.
+    rates : tuple of float, optional
+        Public shares of the classes, in their order: positive, adding up to 1 but for rounding to percent. They serve
+        accuracy and yardsticks, never privacy.
+    missing, unit, source, step
+        As of columns, by keyword: `NumericColumn`.
+    aliases : mapping of str to str
+        Other spellings, each with the class that it means.
+
+    Raises
+    ------
+    InvalidParameterError
+        When there are fewer than two classes, one is listed twice, or a share is none.
     """
 
     name: str
@@ -75,9 +92,23 @@ class ClassTarget(AbstractTarget):
 @final
 @dataclass(frozen=True)
 class NumericTarget(AbstractTarget):
-    """A numeric target with a public range, in its own unit.
+    """A numeric target with a public range.
 
     Values are clipped to [`lower`, `upper`]; missing values count as the mid-range.
+
+    Parameters
+    ----------
+    name : str
+        The column.
+    lower, upper : float
+        The public range, ``lower < upper``, in the target's unit. Squared errors grow with the square of its width.
+    missing, unit, source, step
+        As of columns, by keyword: `NumericColumn`.
+
+    Raises
+    ------
+    InvalidParameterError
+        When the range is empty or not finite.
     """
 
     name: str
@@ -127,9 +158,16 @@ class Unranged(Described):
 @final
 @dataclass(frozen=True)
 class UnrangedColumn(Unranged, NumberColumn):
-    """A numeric column whose range a fit finds; ``transform="auto"`` allows a logarithmic scale for heavy tails.
+    """A numeric column whose range a fit finds, and pays for.
 
-    Further fields, all by keyword, as in `NumericColumn`.
+    Parameters
+    ----------
+    name : str
+        The column.
+    transform : {"auto", "none"}
+        ``"auto"`` allows a logarithmic scale for heavy tails, which the released histogram decides.
+    missing, unit, source, step, indicator, formula, date, at, format
+        As of columns with a range, by keyword: `NumericColumn`.
     """
 
     name: str
