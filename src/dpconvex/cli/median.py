@@ -114,7 +114,7 @@ def median(
     if estimator.radius_ is not None:
         radius = _output.number(estimator.radius_)
         _output.print_text(f"\nRadius: {radius}, within a factor of 4 of that of two thirds of the points (--level).")
-    _output.print_text(f"Status: {STATUS_WORDS[estimator.status_]}.")
+    _output.print_text(f"Status: {STATUS_WORDS[estimator.status_]}. Cells that are no number count as 0.")
     _output.print_released(estimator.certificate_, out, _output.MEDIAN, _output.CERTIFICATE)
 
 
