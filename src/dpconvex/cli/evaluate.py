@@ -95,6 +95,7 @@ def print_metrics(found: PrivateMetrics, where: str) -> None:
     headers = (*(("group",) if found.groups else ()), "metric", "value", "from", "to")
     _output.print_table(title, headers, rows, right=range(len(headers) - 3, len(headers)))
     about = f"95 % intervals for the population of the test records, the privacy noise included. {found.scope_}"
-    _output.print_text(about.rstrip())
+    hidden = " Not known: noise hides it." * any(not each.known for each in found.values())
+    _output.print_text(about.rstrip() + hidden)
     if found.promise_:
         _output.print_text(f"\n{found.promise_}")

@@ -56,9 +56,9 @@ def verify(
         if result.unconfirmed:
             paths = dict.fromkeys(re.sub(r"\[\d+\]", "[]", path) for path in result.unconfirmed)  # a list's once
             print_text(f"Stated, but confirmed by nothing else in the file: {', '.join(paths)}.")
-        print_text("No certificate can show:")
-        for line in NOT_CHECKED:
-            print_text(f"  - {line}")
+        lines = ("No certificate can show:", *(f"  - {line}" for line in NOT_CHECKED)) if result.fields else ()
+        for line in lines:  # nothing, of a file that is none
+            print_text(line)
     if not result.passed:
         raise typer.Exit(1)
 
