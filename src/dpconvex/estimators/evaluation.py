@@ -180,8 +180,8 @@ def _evaluate(
         result = plan.run(within[:, None], values, users, source)
         found = metrics.of_numbers(result, target.lower, target.upper, level is not None)
     elif classes == 2:
-        z, center = scores[:, 0], _center(model)
-        cuts, link = _cuts(model, metrics.grid(plan.shapes[-1][1], center).cuts)
+        z, (center, unit) = scores[:, 0], _bins(model)
+        cuts, link = _cuts(model, unit * metrics.grid(plan.shapes[-1][1], center).cuts)
         places = np.searchsorted(cuts, z, side="left")  # (t, t']: a score of 0 is below, as `predict` counts it
         result = plan.run(((within * (len(cuts) + 1) + places) * 2 + truth)[:, None], None, users, source)
         found = metrics.of_scores(result, link, center, flat=not model.encoded_coef_.any())
@@ -323,20 +323,23 @@ def _truth(model: Any, X: Any, y: Any) -> Array:
     return _targets.declared_index(model._required(y), np.asarray(model.classes_))
 
 
-def _center(model: Any) -> float:
-    """Return the log-odds about which scores are counted, from public rates or the released model; 0 for near ones."""
-    if not isinstance(model, LogisticModel) or model._link.cap < 0.5:
-        return 0.0
-    if (rates := model._rates(2)) is not None:
+def _bins(model: Any) -> tuple[float, float]:
+    """Return center (0 for near ones) and unit of the bins of scores, from public rates and the released model."""
+    odds, exact = isinstance(model, LogisticModel | PrivateSparseClassifier), isinstance(model, LogisticModel)
+    rates: Any = model._rates(2) if exact and model._link.cap >= 0.5 else None  # else bins are of scores, as they are
+    blocks, unit = model._fitted_map().domain.blocks, 1.0
+    parts = np.split(model.encoded_coef_[0], np.cumsum([block.size for block in blocks])[:-1])
+    levels = [block.categorical and block.size > 1 for block in blocks]
+    if rates is not None:
         center = math.log(rates[1] / rates[0])
     else:  # of a record in the middle of its ranges, on average over categories
-        blocks = model._fitted_map().domain.blocks
-        parts = np.split(model.encoded_coef_[0], np.cumsum([block.size for block in blocks])[:-1])
-        levels = [
-            part.mean() for part, block in zip(parts, blocks, strict=True) if block.categorical and block.size > 1
-        ]
-        center = float(model.encoded_intercept_[0] + sum(levels))
-    return center if abs(center) > 2 else 0.0
+        means = [part.mean() for part, each in zip(parts, levels, strict=True) if each]
+        center = float(model.encoded_intercept_[0] + sum(means))
+    if not odds:  # margins have no unit of their own: their typical deviation
+        of_levels = [part.var() for part, each in zip(parts, levels, strict=True) if each]
+        wide = [np.square(part * block.bound).sum() / 3 for part, block in zip(parts, blocks, strict=True)]
+        unit = min(1.0, max(1e-9, math.sqrt(sum(of_levels) + sum(np.where(levels, 0.0, wide)))))
+    return (center / unit if abs(center) > 2 * unit else 0.0), unit
 
 
 def _cuts(model: Any, cuts: Floats) -> tuple[Floats, Any]:

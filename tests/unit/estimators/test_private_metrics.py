@@ -151,6 +151,24 @@ def test_metrics_of_rare_classes_are_about_the_scores_that_occur(base: float, to
         assert abs(found[name].value - value) < 0.35 * (found[name].upper - found[name].lower), name
 
 
+@pytest.mark.parametrize("kind", ["cap .2", "cap .7", "sparse", "margins"])
+def test_bins_of_other_models_are_about_the_scores_that_occur(kind: str) -> None:
+    rng, n, facts = np.random.default_rng(0), 40_000, {"classes": [0, 1], "random_state": 0}
+    X = np.clip(rng.normal(size=(n, 3)) * 0.3, -1, 1)
+    y = (rng.random(n) < 1 / (1 + np.exp(5 - X @ np.array([4, 3, 2.0])))).astype(int)
+    if kind == "sparse":
+        model: Any = PrivateSparseLogisticRegression(1000.0, 1e-6, feature_bound=1.0, radius=20.0, **facts)
+    elif kind == "margins":
+        model = PrivateLinearSVC(1000.0, feature_bounds=(-1, 1), **facts)
+    else:
+        cap = float(kind.removeprefix("cap "))
+        model = PrivateLogisticRegression(1000.0, feature_bounds=(-1, 1), slope_cap=cap, **facts)
+    model.fit(X[: n // 2], y[: n // 2])
+    found = private_metrics(model, X[n // 2 :], y[n // 2 :], epsilon=1000.0, random_state=0)["auc"].value
+    error = found - roc_auc_score(y[n // 2 :], model.decision_function(X[n // 2 :]))
+    assert abs(error) < (0.06 if kind == "margins" else 0.006)
+
+
 def test_scores_that_all_agree_have_an_area_of_a_half() -> None:
     """A constant: its pairs are ties, which within a bin of ordinary scores are ordered right more often than not."""
     rng = np.random.default_rng(0)
