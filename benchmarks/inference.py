@@ -49,7 +49,7 @@ def evaluation(runs: int) -> None:
         made = plan(n, PrivacyParams(epsilon))
         for seed in range(runs):
             picked = rng.integers(0, len(scores), n)
-            bins = np.searchsorted(metrics.thresholds(made.bins), scores[picked])
+            bins = np.searchsorted(metrics.grid(made.bins).cuts, scores[picked])
             released = made.run((bins * 2 + labels[picked])[:, None], None, None, SeededSource(seed))
             found = [metrics.of_scores(released, lambda c: c).whole[name] for name in NAMES]
             own = measured(scores[picked], labels[picked])
