@@ -204,8 +204,9 @@ def _read_csv(path: str | PathLike[str], names: tuple[str, ...] | None, schema: 
         for k, v in values.items() if comma == ";" else ():  # drafts read what are mostly numbers, with points
             mostly = len(v) - v.null_count >= MOSTLY * (len(v) - columns[k].null_count)
             columns[k] = _with_points(columns[k]) if mostly else columns[k]
-        broken = {k: pc.any(pc.match_substring(columns[k], "\n")).as_py() for k in values}  # a draft must see them
-        values = {k: v for k, v in values.items() if columns[k].null_count == v.null_count < len(v) and not broken[k]}
+        values = {k: v for k, v in values.items() if columns[k].null_count == v.null_count < len(v)}
+        broken = {k: pc.match_substring(columns[k], "\n") for k in values}  # line breaks, which a draft must see
+        values = {k: v for k, v in values.items() if not pc.any(broken[k]).as_py()}
         words = {k: pc.match_substring_regex(columns[k], r"(?i)^\s*(true|false)\s*$") for k in values}
         values = {k: v for k, v in values.items() if not pc.any(words[k]).as_py()}
     return pa.table({name: values.get(name, cells) for name, cells in columns.items()})

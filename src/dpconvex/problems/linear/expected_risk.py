@@ -78,13 +78,16 @@ class Tuning:
 ORDINARY = Tuning()  # the guesses that plans use
 
 
+def evenness(rates: tuple[float, ...] | None) -> float:
+    """Return the curvature of undecided predictions at these rates of classes, over that at equal ones; 1 for None."""
+    return 1.0 if rates is None else math.fsum(p * (1 - p) for p in rates) / (1 - 1 / len(rates))
+
+
 def typical_curvature(loss: LinearModelLoss) -> float:
     """Return a guess of the mean second derivative of the loss in each output's prediction, at a fitted model."""
     slope = loss.slope_bound
     if loss.task == "classification":
-        rates = loss.rates  # `even`: curvature of undecided predictions at these rates, over that at equal rates
-        even = 1.0 if rates is None else math.fsum(p * (1 - p) for p in rates) / (1 - 1 / len(rates))
-        decided = ORDINARY.decided_curvature * even * loss.usual.curvature_trace / loss.curvature_rank
+        decided = ORDINARY.decided_curvature * evenness(loss.rates) * loss.usual.curvature_trace / loss.curvature_rank
         if isinstance(loss, SoftmaxLoss) and loss.cap < 1:
             decided *= _kept_curvature(loss)
         return min(decided, ORDINARY.kink_density * slope)

@@ -127,7 +127,7 @@ class Look:
 
     def told(self, share: float) -> Look:
         """Return the look that knows the noisy share of positive labels."""
-        return replace(self, share=self._share(float(np.clip(share, -FARTHEST, FARTHEST)))[0])
+        return replace(self, share=self._share(share)[0])
 
     @cached_property
     def columns(self) -> dict[int, float]:

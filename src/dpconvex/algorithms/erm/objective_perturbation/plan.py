@@ -41,6 +41,7 @@ from dpconvex.problems import LinearModelProblem, UserGroups
 from dpconvex.problems.data.domain import is_centered
 from dpconvex.problems.data.records import Records
 from dpconvex.problems.data.users import distinct_within
+from dpconvex.problems.linear.expected_risk import evenness
 from dpconvex.randomness import BitSource
 from dpconvex.solvers import Solver
 
@@ -180,8 +181,8 @@ class ObjectivePerturbationPlan(LinearModelPlan):
         factor = self.problem.factor
         assert factor is not None  # the planner sets it
         blocks, n = self.problem.domain.all_blocks, self.problem.n
-        told = self.problem.loss.told or (0.5, 0.5)  # public rates: rare classes have little curvature
-        curvature = self.problem.loss.curvature_bound / 2 * math.fsum(p * (1 - p) for p in told) / (1 - 1 / len(told))
+        loss = self.problem.loss
+        curvature = loss.curvature_bound / 2 * evenness(loss.told)  # public rates: rare classes have little
         # Second moment of a column: the squared bound over the number of levels, and a third of that if it is uniform.
         size = np.array(factor.ranks)
         square = factor.mean_squares * np.array([block.bound**2 for block in blocks])
