@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from dpconvex import _validate
+from dpconvex.errors import InvalidDataError
 
 
 class _Later(ModuleType):
@@ -36,10 +38,20 @@ def without_views(values: Any) -> Any:
     return values.cast(_usual(values.type))
 
 
+def same_types(data: Any, columns: Collection[str]) -> None:
+    """Raise where files of an Arrow data set give one of these columns other types: whether casts fail is content."""
+    for part in data.get_fragments():
+        for each in part.physical_schema:
+            usual = data.schema.field(each.name).type if each.name in columns else each.type
+            if each.type not in (usual, pa.null()):
+                what = f"the files give the column {each.name!r} the types {usual} and {each.type}"
+                raise InvalidDataError(f"{what}. Write them with the same types: whole numbers as floats, for example")
+
+
 def _usual(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_string_view(kind):
         return pa.large_string()
     return pa.large_binary() if pa.types.is_binary_view(kind) else kind
 
 
-__all__ = ["pa", "pacsv", "pc", "pq", "without_views"]
+__all__ = ["pa", "pacsv", "pc", "pq", "same_types", "without_views"]

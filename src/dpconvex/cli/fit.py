@@ -49,7 +49,7 @@ def opened_table(
     path: Path, schema: Schema, engine: str | None, at: str | None, memory: str | None
 ) -> Iterator[Callable[[], Any]]:
     """Open files and reach the engine; yield a function that reads the table, to be called once a run has paid."""
-    from dpconvex.data import open_files, read_table
+    from dpconvex.data import check_table, open_files, read_table
     from dpconvex.problems.data.sources.arrow import MEMORY
     from dpconvex.problems.data.sources.cluster import opened as on_engine
 
@@ -59,6 +59,7 @@ def opened_table(
         if memory is not None:
             stack.callback(MEMORY.reset, MEMORY.set(read_bytes(memory)))
         if chosen in CLUSTERS:
+            check_table(path, schema)
             yield stack.enter_context(on_engine(str(path), chosen, at, schema.column_names()))
         else:
             yield lambda: read_table(path, schema) if opened is None else opened

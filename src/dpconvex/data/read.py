@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, final
 
 from dpconvex import _validate
-from dpconvex._arrow import pa, pc, pq
+from dpconvex._arrow import pa, pc, pq, same_types
 from dpconvex.data.csv_file import MOST_BYTES, csv_columns, csv_header
 from dpconvex.data.draft import MOSTLY
 from dpconvex.data.frames import duplicates, numbers, open_table, parse_numbers, require_columns
@@ -116,10 +116,11 @@ class CsvFiles(OrderedStream):
 def check_table(path: str | PathLike[str], schema: Schema | None = None) -> None:
     """Raise what reading files by a schema would raise about their names, headers and types. Reads no record."""
     places = _files(path)
-    if schema is not None and any(map(os.path.isdir, places)):
+    if schema is not None and (len(places) > 1 or any(map(os.path.isdir, places))):
         opened = open_files(path, schema)
         if not isinstance(opened, CsvFiles):  # names of folders may be columns
             _checked_names(path, opened.schema.names, schema.column_names())
+            same_types(opened, schema.column_names())
             return _check_types(opened.schema, schema)
         places = opened.files
     for each in places:

@@ -36,6 +36,8 @@ def numeric_matrix(X: Any, *, empty: bool = False) -> Any:
     X = typed(X)
     if isinstance(nw.from_native(X, eager_only=True, pass_through=True), nw.DataFrame):
         return _frame_matrix(open_table(X), empty)
+    if empty and isinstance(X, list | tuple):
+        raise InvalidDataError("X is a list, which has no columns if it is empty. Give an array or a data frame")
     array = X if scipy.sparse.issparse(X) else None
     if array is None:
         array = numbers_of(_cells_of(X)) if isinstance(X, list | tuple) else np.asarray(X)

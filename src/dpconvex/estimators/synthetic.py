@@ -251,7 +251,8 @@ class PrivateSyntheticData(PrivateEstimator):
             found = cells.encode(portion)
             return found, found[:, 0]
 
-        records: Any = cells.encode(X) if table is None else table.encoded(encode, len(cells.columns))
+        records: Any = cells.encode(X if table is None else table.empty)  # what it refuses, before it is paid for
+        records = records if table is None else table.encoded(encode, len(cells.columns))
         self.plan_ = self._plans(cells, n, privacy, sums=table is not None)[0]
         paid = begin(self.plan_, type(self).__name__, cells.names, self.plan_.n, source)
         with _progress.shown(type(self).__name__, self.verbose):

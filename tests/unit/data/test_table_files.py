@@ -12,9 +12,19 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, strategies as st
 
-from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, Schema, read_table, write_atomically
+from dpconvex.data import (
+    CategoricalColumn,
+    ClassTarget,
+    NumericColumn,
+    Schema,
+    check_table,
+    open_files,
+    read_table,
+    write_atomically,
+)
 from dpconvex.data.frames import parse_numbers
 from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
+from dpconvex.problems.data.sources.arrow import open_tables
 
 SCHEMA = Schema((NumericColumn("age", 0, 100), CategoricalColumn("zip", ("01", "2"))), ClassTarget("y", ("0", "1")))
 
@@ -126,6 +136,38 @@ def test_infinities_and_truth_values_are_numbers() -> None:
 @pytest.mark.parametrize("cell", ["", "nan", "NA", "1,5", "0x1f", "1_0", "-", "e5", ".", "1e", "\u0663", "5 %", "1\n2"])
 def test_what_is_no_number_is_missing(cell: str) -> None:
     assert parse_numbers(pa.array([cell])).to_pylist() == [None]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "allowed"),
+    [
+        (pa.int64(), pa.float64(), False),
+        (pa.int32(), pa.int64(), False),
+        (pa.float64(), pa.string(), False),
+        (pa.null(), pa.float64(), False),
+        (pa.float64(), pa.null(), True),
+        (pa.float64(), None, True),
+    ],
+)
+def test_files_of_one_table_have_the_same_types(
+    one: pa.DataType, other: pa.DataType | None, allowed: bool, tmp_path: Path
+) -> None:
+    """Arrow casts later files to the first one's types, and fails or not by what their cells hold."""
+    schema = Schema((NumericColumn("age", 0, 100),), ClassTarget("sick", ("no", "yes")))
+    for name, kind in (("a", one), ("b", other)):
+        table = pa.table({"sick": ["no", "yes"], "unused": pa.array([1, 2], pa.int8() if name == "a" else pa.int16())})
+        if kind is not None:
+            table = table.append_column("age", pa.nulls(2, kind))
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+    for path in (tmp_path, tmp_path / "*.parquet"):
+        if allowed:
+            check_table(path, schema)
+            assert open_tables(open_files(path, schema), schema.column_names()).n == 4
+            continue
+        with pytest.raises(InvalidDataError, match="the column 'age' the types"):
+            check_table(path, schema)
+        with pytest.raises(InvalidDataError, match="the column 'age' the types"):
+            open_tables(open_files(path, schema), schema.column_names())
 
 
 def test_files_are_replaced_whole(tmp_path: Path) -> None:

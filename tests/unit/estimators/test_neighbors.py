@@ -78,7 +78,7 @@ def test_models_are_planned_for_the_declared_number_whatever_the_data_hold(
     assert model.plan(300, 2)[0].privacy == model.plan_.privacy
 
 
-@pytest.mark.parametrize("kind", ["frame", "polars", "sparse", "list"])
+@pytest.mark.parametrize("kind", ["frame", "polars", "sparse", "array"])
 def test_tables_of_every_kind(kind: str) -> None:
     X, y = data(400)
     frame = pd.DataFrame({"town": np.where(X[:, 1] > 0, "a", "b"), "age": 50 * X[:, 0] + 50, "sick": y}).replace(
@@ -90,7 +90,9 @@ def test_tables_of_every_kind(kind: str) -> None:
             model.fit(part if kind == "frame" else pl.from_pandas(part))
     else:
         model = PrivateLogisticRegression(1.0, feature_norm=1.0, classes=[0, 1], **ADDED)
-        model.fit(scipy.sparse.csr_array(X) if kind == "sparse" else X.tolist(), y)
+        model.fit(scipy.sparse.csr_array(X) if kind == "sparse" else X, y)
+        with pytest.raises(InvalidDataError, match="X is a list"):  # an empty one would have no columns
+            model.fit(X.tolist(), y)
     assert model.certificate_.public["declared_n"] == 300
 
 

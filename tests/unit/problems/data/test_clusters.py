@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from dpconvex import PrivateLogisticRegression, PrivateSearchCV
-from dpconvex.data import ClassTarget, NumericColumn, Schema, in_order
-from dpconvex.errors import InvalidDataError
+from dpconvex import PrivateGeometricMedian, PrivateLogisticRegression, PrivateSearchCV, PrivateSyntheticData
+from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, Schema, in_order
+from dpconvex.errors import InvalidDataError, SchemaError
 from dpconvex.problems.data.records import RecordSource
 from dpconvex.problems.data.sources.cluster import DaskPartitions
 from dpconvex.randomness import SeededSource
@@ -111,6 +111,33 @@ def test_users_and_parts_need_frames_whose_order_is_declared() -> None:
     assert search.fit(in_order(frame)).best_estimator_.coef_.shape == (1, 2)
     shuffled = dataframe.from_map(lambda k: whole.iloc[k::2].sample(frac=1), [0, 1], meta=whole.iloc[:0])
     np.testing.assert_array_equal(fitted(shuffled).coef_, fitted(table()).coef_)
+
+
+@pytest.mark.parametrize("cell", [True, None])
+def test_a_missing_cell_changes_no_type_of_its_partition(cell: bool | None, tmp_path: Path) -> None:
+    """Partitions of flags are Booleans, and objects where one is missing; those of whole numbers are floats there."""
+    dataframe = pytest.importorskip("dask.dataframe")
+    flags = pa.table({"x": pa.array([True, False] * 200 + [cell]), "z": [0] * 401})
+    pyarrow.parquet.write_table(flags, tmp_path / "a.parquet")
+    frame = dataframe.read_parquet(tmp_path)
+    levels = CategoricalColumn("x", ("no", "yes")), CategoricalColumn("z", ("0", "1"))
+    with pytest.raises(SchemaError, match="has type boolean"):
+        PrivateSyntheticData(1.0, schema=Schema(levels)).fit(frame)
+    model = PrivateGeometricMedian(1.0, 1e-6, radius_bound=2.0, random_state=0).fit(frame)
+    assert np.isfinite(model.center_).all()
+
+
+def test_users_labels_are_arrow_numbers(tmp_path: Path) -> None:
+    """A float holds only some of the whole numbers above 2^53: users would be taken for one another."""
+    dataframe = pytest.importorskip("dask.dataframe")
+    people = pa.array([2**60 + 3 * k for k in range(200)] + [None], pa.int64())
+    whole = pa.table({"age": [1.0] * 201, "gain": [1.0] * 201, "sick": ["no"] * 201, "who": people})
+    pyarrow.parquet.write_table(whole, tmp_path / "a.parquet")
+    users = replace(SCHEMA, user="who")
+    with pytest.raises(InvalidDataError, match="dtype_backend='pyarrow'"):
+        fitted(in_order(dataframe.read_parquet(tmp_path)), schema=users)
+    arrow = dataframe.read_parquet(tmp_path, dtype_backend="pyarrow")
+    assert fitted(in_order(arrow), schema=users).plan_.problem.n == 201
 
 
 def test_predictions_are_lazy(folder, client) -> None:

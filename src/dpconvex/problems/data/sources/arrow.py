@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse
 
 from dpconvex import _validate
-from dpconvex._arrow import pa, without_views
+from dpconvex._arrow import pa, same_types, without_views
 from dpconvex._types import Array
 from dpconvex.errors import InvalidDataError
 from dpconvex.problems.data import _threads
@@ -111,6 +111,8 @@ def open_tables(table: object, columns: Sequence[str] | None) -> Tables | None:
         header = pa.RecordBatchReader.from_stream(X).schema if head is None else head.schema
         chosen = chosen_columns(columns, header.names)
         counted = dataset.Dataset.count_rows if isinstance(X, dataset.Dataset) else _count
+        if isinstance(X, dataset.Dataset):
+            same_types(X, chosen)
         n = counted(X) if not lazy else int(nw.from_native(X).select(nw.len()).collect().item())
 
     def read(rows: int) -> Iterator[pa.RecordBatch]:

@@ -97,7 +97,9 @@ class DaskPartitions(Partitions):
     ordered = False
 
     def __init__(self, frame: Any, columns: Sequence[str] | None) -> None:
-        self._frame = frame[chosen_columns(columns, list(frame.columns))]
+        found = frame[chosen_columns(columns, list(frame.columns))]
+        flags = [name for name, kind in found.dtypes.items() if kind == "bool"]  # objects where a cell is missing
+        self._frame = found.astype(dict.fromkeys(flags, "boolean")) if flags else found
         self.empty = self._frame._meta
 
     def run(self, function: Callable[..., T], *arguments: Sequence[Any]) -> list[T]:
@@ -154,7 +156,7 @@ def opened(path: str, engine: str, address: str | None, columns: Sequence[str]) 
                 local = {"dashboard_address": "127.0.0.1:0", "host": "127.0.0.1"}
                 cluster = stack.enter_context(LocalCluster(**local)) if address is None else address  # pyright: ignore
                 stack.enter_context(Client(cluster))
-                yield lambda: in_order(dataframe.read_parquet(path, columns=list(columns)))
+                yield lambda: in_order(dataframe.read_parquet(path, columns=list(columns), dtype_backend="pyarrow"))
         else:
             import ray  # pyright: ignore
 
