@@ -154,11 +154,9 @@ def declared(base: Source) -> Iterator[tuple[str, list[str], list[str]]]:
                 abstract = any("abstractmethod" in ast.unparse(decorator) for decorator in line.decorator_list)
                 members = members | {line.name} if abstract else members - {line.name}
             elif isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
-                name = line.target.id
-                members, attributes = (
-                    members - {name},
-                    attributes | {name} if line.value is None else attributes - {name},
-                )
+                name, required = line.target.id, line.value is not None and ast.unparse(line.value) == "REQUIRED"
+                members = members | {name} if required else members - {name}
+                attributes = attributes | {name} if line.value is None else attributes - {name}
         known[node.name] = (members, attributes)
         if members:
             yield node.name, sorted(members), sorted(attributes)

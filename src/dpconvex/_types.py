@@ -1,5 +1,6 @@
 """What all packages share: array types (docstrings give shapes), how solvers end, helpers for properties and fields."""
 
+from abc import abstractmethod
 from enum import StrEnum
 from operator import attrgetter
 from typing import Any, TypeAlias
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 Floats: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.int64]
 Array: TypeAlias = NDArray[Any]
+REQUIRED: Any = property(abstractmethod(lambda _: None))
+"""Value of the attributes of an abstract class that its subclasses must define: without them no object can be made."""
 quiet = np.errstate(over="ignore", invalid="ignore")
 """Decorator of whatever touches data or vectors: their content never causes a numpy warning."""
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._html import panel
-from dpconvex._types import Array, Floats, attributes
+from dpconvex._types import REQUIRED, Array, Floats, attributes
 from dpconvex.algorithms.assumptions import ASSUMPTIONS
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import Recipe, stored_recipe
@@ -113,6 +113,10 @@ class Plan(Releasing, ABC):
     #:
     #: Only the promise covers all that a run may do, so a certificate states the promise itself as spent.
     adaptive: bool = False
+    predicted_error: PredictedError = REQUIRED  #: The predicted error of the fit.
+    theorem: str = REQUIRED  #: The statement that gives the guarantee.
+    assumptions: tuple[Assumption, ...] = REQUIRED  #: Assumptions of the guarantee beyond `DATA_ASSUMPTIONS`.
+    public: Mapping[str, Any] = REQUIRED  #: JSON-ready public facts and constants.
 
     def _repr_html_(self) -> str:
         error, privacy = self.predicted_error, self.privacy
@@ -124,11 +128,6 @@ class Plan(Releasing, ABC):
             "predicting a constant loses": f"{error.trivial:.3g}",
         }
         return panel(f"Plan: {self.algorithm}, {self.constants} constants", rows, expected / max(error.trivial, 1e-300))
-
-    @property
-    @abstractmethod
-    def predicted_error(self) -> PredictedError:
-        """The predicted error of the fit."""
 
     @property
     def yardstick(self) -> float:
@@ -170,21 +169,6 @@ class Plan(Releasing, ABC):
     def resumed(self, *course: Any) -> "Plan":
         """Return the plan with which a run continues once `course` is released."""
         raise InvalidParameterError("course", course, "must be empty: this plan does not go on from what it releases")
-
-    @property
-    @abstractmethod
-    def theorem(self) -> str:
-        """The statement that gives the guarantee."""
-
-    @property
-    @abstractmethod
-    def assumptions(self) -> tuple[Assumption, ...]:
-        """Assumptions of the guarantee beyond `DATA_ASSUMPTIONS`."""
-
-    @property
-    @abstractmethod
-    def public(self) -> Mapping[str, Any]:
-        """JSON-ready public facts and constants."""
 
     @final
     def certificate(self, source: BitSource) -> PrivacyCertificate:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats, set_fields
+from dpconvex._types import REQUIRED, Array, Floats, set_fields
 from dpconvex.data import formulas, frames
 from dpconvex.data.cells import MISSING, CategoryCells, CellColumn, NumberBins, OpenCells
 from dpconvex.data.frames import Frame, Series
@@ -113,16 +113,8 @@ class AbstractColumn(Described):
 
     #: Range to which numbers are clipped, if the encoding only maps this range to [-1/2, 1/2]; else None
     interval: tuple[float, float] | None = None
-
-    @property
-    @abstractmethod
-    def block(self) -> Block:
-        """Size, norm and bound of the encoded column."""
-
-    @property
-    @abstractmethod
-    def feature_names(self) -> tuple[str, ...]:
-        """One name per encoded column."""
+    block: Block = REQUIRED  #: Size, norm and bound of the encoded column.
+    feature_names: tuple[str, ...] = REQUIRED  #: One name per encoded column.
 
     def to_dict(self) -> dict[str, Any]:
         return {key: value for key, value in super().to_dict().items() if key != "name"}

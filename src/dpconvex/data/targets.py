@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats, forwarded, set_fields
+from dpconvex._types import REQUIRED, Array, Floats, forwarded, set_fields
 from dpconvex.data.cells import PRIVATE, CategoryCells, CellColumn, NumberBins, OpenCells
 from dpconvex.data.columns import Described, NumberColumn, NumericColumn, checked_aliases, texts
 from dpconvex.data.frames import Series, codes, numbers, refuse_impossible, renamed
@@ -24,11 +24,7 @@ class AbstractTarget(Described):
 
     rates: tuple[float, ...] | None = None
     """Public shares of the classes; None if unknown, and for numeric targets."""
-
-    @property
-    @abstractmethod
-    def labels(self) -> tuple[str, ...]:
-        """The public classes; empty for a numeric target."""
+    labels: tuple[str, ...] = REQUIRED  #: The public classes; empty for a numeric target.
 
     @abstractmethod
     def encode(self, series: Series) -> Array:

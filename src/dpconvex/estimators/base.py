@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _progress, _validate
-from dpconvex._types import Array, Floats
+from dpconvex._types import REQUIRED, Array, Floats
 from dpconvex.algorithms import LinearModelPlan, begin
 from dpconvex.algorithms.base import beyond_floats
 from dpconvex.algorithms.erm import registry
@@ -72,6 +72,7 @@ class FittedModel(FindsRanges, PrivateEstimator, ABC):
 
     _sparse: ClassVar[bool] = True  #: Whether the model takes sparse matrices.
     _level: float | None = None  #: The quantile that the model predicts, if it predicts a quantile.
+    output_scale: float = REQUIRED  #: Factor from the plan's parameters to ``encoded_coef_``.
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -81,11 +82,6 @@ class FittedModel(FindsRanges, PrivateEstimator, ABC):
     @abstractmethod
     def predict(self, X: Any) -> Array:
         """Return the prediction for every record, (n,)."""
-
-    @property
-    @abstractmethod
-    def output_scale(self) -> float:
-        """Factor from the plan's parameters to ``encoded_coef_``."""
 
     def _blind(self) -> Self:
         """Return a copy that encodes and predicts, without noise source or ledger, so that workers may have it."""

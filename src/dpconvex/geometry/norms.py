@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats, forwarded
+from dpconvex._types import REQUIRED, Array, Floats, forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import grouping
 from dpconvex.problems import Factor
@@ -36,11 +36,8 @@ class NoiseLaw(ABC):
 
     name: str
     dim: int
-
-    @property
-    @abstractmethod
-    def coordinate_variances(self) -> Floats:
-        """Variances of the coordinates of a sample, shape (dim,)."""
+    coordinate_variances: Floats = REQUIRED  #: Variances of the coordinates of a sample, shape (dim,).
+    uniforms: int = REQUIRED  #: Number of independent uniform numbers that `transform` takes.
 
     @property
     def contrast_variances(self) -> Floats:
@@ -54,11 +51,6 @@ class NoiseLaw(ABC):
     def energy(self) -> float:
         """Expected squared Euclidean length of a sample."""
         return float(self.coordinate_variances.sum())
-
-    @property
-    @abstractmethod
-    def uniforms(self) -> int:
-        """Number of independent uniform numbers that `transform` takes."""
 
     @abstractmethod
     def transform(self, uniforms: Sequence[Any]) -> list[Any]:

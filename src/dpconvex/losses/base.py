@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Array, Floats, quiet
+from dpconvex._types import REQUIRED, Array, Floats, quiet
 from dpconvex.errors import InvalidDataError
 
 Task = Literal["classification", "regression"]
@@ -64,6 +64,8 @@ class LinearModelLoss(ABC):
     #: Curvature then vanishes as the slope saturates, and is free in objective perturbation with noise in any norm
     #: (docs, Objective perturbation, Theorem 2).
     self_concordance: float | None = None
+    #: Largest loss of the prediction 0 over the declared targets, rounded up; infinite if unbounded.
+    value_at_zero: float = REQUIRED
 
     @property
     def slope_bound_l1(self) -> float:
@@ -132,11 +134,6 @@ class LinearModelLoss(ABC):
         targets = self.clip_targets(classes)
         z = np.zeros((len(classes), self.n_outputs))
         return float(np.dot(self.rates, self.value(z[:, 0] if self.n_outputs == 1 else z, targets)))
-
-    @property
-    @abstractmethod
-    def value_at_zero(self) -> float:
-        """Largest loss of the prediction 0 over the declared targets, rounded up; infinite if unbounded."""
 
     @final
     def slope_within(self, reach: float) -> float:

@@ -1,7 +1,6 @@
 """Losses of regression: squared, Huber's and its relatives, absolute and pinball, with their smoothings."""
 
 import math
-from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import final
@@ -9,7 +8,7 @@ from typing import final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Array, Floats, forwarded, quiet, set_fields
+from dpconvex._types import REQUIRED, Array, Floats, forwarded, quiet, set_fields
 from dpconvex.losses import base
 
 
@@ -105,10 +104,7 @@ class ResidualSplineLoss(_WideLoss):
     Or a `saturating` spline, whose curvature vanishes as the slope nears its largest size.
     """
 
-    @property
-    @abstractmethod
-    def spline(self) -> base.Spline:
-        """The slopes ``lower < 0 < upper`` and the ``width``."""
+    spline: base.Spline = REQUIRED  #: The slopes ``lower < 0 < upper`` and the ``width``.
 
     @property
     def slope_bound(self) -> float:

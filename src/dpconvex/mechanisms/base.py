@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Generic, TypeVar, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats
+from dpconvex._types import REQUIRED, Array, Floats
 from dpconvex.errors import InvalidParameterError, UnsupportedEventError
 from dpconvex.privacy import Event, FailureProbability, Ledger, Release, Sensitivity, Unit
 from dpconvex.randomness import BitSource
@@ -60,10 +60,7 @@ def exact_as_reals(self: Planned, source: BitSource) -> bool:
 class Mechanism(Planned, Generic[Output]):
     """A mechanism that turns a value into a private release."""
 
-    @property
-    @abstractmethod
-    def event(self) -> Event:
-        """The privacy event of one use."""
+    event: Event = REQUIRED  #: The privacy event of one use.
 
     @abstractmethod
     def _sample(self, value: Floats, source: BitSource) -> Output:

@@ -33,7 +33,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats
+from dpconvex._types import REQUIRED, Array, Floats
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.mechanisms.base import Mechanism, Planned, exact_as_source
 from dpconvex.mechanisms.gaussian import GaussianMechanism, add_gaussian
@@ -71,11 +71,7 @@ class GuardedMean(Planned):
     missed: float = 0.0  #: planned share of points that are left out although all are alike
     noise_factor = 1.0  #: factor by which left out points raise the noise, in root mean square
     exact_bits = exact_as_source
-
-    @property
-    @abstractmethod
-    def reach(self) -> float:
-        """Sensitivity of the mean in units of the radius, for a good pair, without rounding."""
+    reach: float = REQUIRED  #: Sensitivity of the mean in units of the radius, for a good pair, without rounding.
 
     @abstractmethod
     def describe(self) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol, final
 
 import numpy as np
 
-from dpconvex._types import Array, Floats
+from dpconvex._types import REQUIRED, Array, Floats
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.expected_risk import TypicalData
 from dpconvex.sets import ConvexSet, L2Ball, WholeSpace
@@ -56,36 +56,16 @@ class Objective(ABC):
     #: are still lower bounds. 0 where values are exact up to rounding.
     oracle_error: float = 0.0
     everywhere: bool = True  #: False: the objective is defined on its constraint only, which no solver may leave
-
-    @property
-    @abstractmethod
-    def bounds(self) -> Bounds:
-        """The bounds that `Solver.refusal` gets."""
-
-    @property
-    @abstractmethod
-    def dim(self) -> int:
-        """Length of a parameter vector."""
+    bounds: Bounds = REQUIRED  #: The bounds that `Solver.refusal` gets.
+    dim: int = REQUIRED  #: Length of a parameter vector.
+    smoothness: float = REQUIRED  #: Smoothness constant (l2); may be infinite.
+    minimizer_norm: float = REQUIRED  #: Bound on the norm (l2) of the minimizer over the whole space; may be infinite.
+    initial_gap: float = REQUIRED  #: Bound on ``J(0) - min J``; may be infinite.
 
     @property
     def strong_convexity(self) -> float:
         """Strong convexity constant (l2)."""
         return self.l2
-
-    @property
-    @abstractmethod
-    def smoothness(self) -> float:
-        """Smoothness constant (l2); may be infinite."""
-
-    @property
-    @abstractmethod
-    def minimizer_norm(self) -> float:
-        """Bound on the norm (l2) of the minimizer over the whole space; may be infinite."""
-
-    @property
-    @abstractmethod
-    def initial_gap(self) -> float:
-        """Bound on ``J(0) - min J``; may be infinite."""
 
     @abstractmethod
     def lipschitz_within(self, radius: float) -> float:
@@ -153,36 +133,17 @@ class Problem(ABC):
     kink: float = 0.0
     #: What to expect of ordinary data; None where there is no model of them. Ranks plans, protects nothing.
     typical: TypicalData | None = None
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """Name of the objective, in a word or two."""
-
-    @property
-    @abstractmethod
-    def aggregation(self) -> Aggregation:
-        """The way in which losses are aggregated: by an average, by a log-sum-exp, or in any other way."""
-
-    @property
-    @abstractmethod
-    def dim(self) -> int:
-        """Length of a parameter vector."""
-
-    @property
-    @abstractmethod
-    def bounds(self) -> Bounds:
-        """The bounds by which solvers are chosen."""
-
-    @property
-    @abstractmethod
-    def lipschitz(self) -> float:
-        """Largest l2 norm of one record's (sub)gradient, or of the whole one; infinite if unbounded."""
-
-    @property
-    @abstractmethod
-    def smoothness(self) -> float:
-        """Largest curvature of the objective without its ridge, everywhere; infinite if it is not smooth."""
+    name: str = REQUIRED  #: Name of the objective, in a word or two.
+    #: The way in which losses are aggregated: by an average, by a log-sum-exp, or in any other way.
+    aggregation: Aggregation = REQUIRED
+    dim: int = REQUIRED  #: Length of a parameter vector.
+    bounds: Bounds = REQUIRED  #: The bounds by which solvers are chosen.
+    #: Largest l2 norm of one record's (sub)gradient, or of the whole one; infinite if unbounded.
+    lipschitz: float = REQUIRED
+    #: Largest curvature of the objective without its ridge, everywhere; infinite if it is not smooth.
+    smoothness: float = REQUIRED
+    #: Largest excess of parameters 0 over the minimum, for every data set; may be infinite.
+    value_at_zero: float = REQUIRED
 
     @property
     def curvature(self) -> float:
@@ -192,11 +153,6 @@ class Problem(ABC):
         objective without its ridge.
         """
         return self.smoothness
-
-    @property
-    @abstractmethod
-    def value_at_zero(self) -> float:
-        """Largest excess of parameters 0 over the minimum, for every data set; may be infinite."""
 
     @property
     def trivial(self) -> float:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 
-from dpconvex._types import Array, Floats
+from dpconvex._types import REQUIRED, Array, Floats
 from dpconvex.algorithms import Plan, PredictedError
 from dpconvex.algorithms.base import Releasing
 from dpconvex.errors import InvalidDataError
@@ -183,11 +183,8 @@ class Booster(Stage):
 
     name: ClassVar[str]
     assumptions: tuple[Assumption, ...] = ()  #: Assumptions of its sensitivity beyond the domain
-
-    @property
-    @abstractmethod
-    def deviation(self) -> float:
-        """Rough deviation of a coordinate of the result, in units of the effective radius (public facts only)."""
+    #: Rough deviation of a coordinate of the result, in units of the effective radius (public facts only).
+    deviation: float = REQUIRED
 
     @abstractmethod
     def refine(self, points: Points, start: WarmStart, source: BitSource, ledger: Ledger) -> Refined:

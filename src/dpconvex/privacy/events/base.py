@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, TypeVar
 
 from dpconvex import _rounding
+from dpconvex._types import REQUIRED
 from dpconvex.errors import InvalidParameterError, UnsupportedEventError
 from dpconvex.privacy.params import Neighboring
 from dpconvex.privacy.profiles import charge
@@ -89,10 +90,7 @@ _KINDS: dict[str, type[Event]] = {}  #: The registered classes, by kind
 class PureEvent(Event):
     """One use of a mechanism that is charged as the worst of its pure epsilon."""
 
-    @property
-    @abstractmethod
-    def pure_epsilon(self) -> Fraction:
-        """Pure epsilon, exact."""
+    pure_epsilon: Fraction = REQUIRED  #: Pure epsilon, exact.
 
     def delta(self, epsilon: float) -> float:
         return pure_delta(self.pure_epsilon, epsilon)

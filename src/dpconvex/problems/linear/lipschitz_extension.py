@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import _validate
-from dpconvex._types import Floats
+from dpconvex._types import REQUIRED, Floats
 from dpconvex.losses import LinearModelLoss
 from dpconvex.losses.base import quiet
 from dpconvex.problems.base import UP, Objective, inner_product_rounding
@@ -133,11 +133,7 @@ class PlanesRisk(Objective):
     smoothness = math.inf  # pyright: ignore[reportAssignmentType]
     level: float  #: the Lipschitz constant C
     anchors: Floats | float  #: numbers (n,) whose mean is the subtracted constant
-
-    @property
-    @abstractmethod
-    def _center(self) -> Floats:
-        """Return the point around which the ridge term shrinks, (dim,)."""
+    _center: Floats = REQUIRED  #: Return the point around which the ridge term shrinks, (dim,).
 
     @abstractmethod
     def extension(self, w: Floats) -> Extension:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats, attributes, finite, forwarded
+from dpconvex._types import REQUIRED, Array, Floats, attributes, finite, forwarded
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.data.sources.rows import EncodedRows
 
@@ -92,28 +92,18 @@ class SimplexSaddle(ABC):
     drift: tuple[float, float] = (math.inf, math.inf)
     #: What the x that predicts a constant exceeds the best one by; infinite where there is no such x.
     constant_excess: float = math.inf
-
-    @property
-    @abstractmethod
-    def spread(self) -> tuple[float, float]:
-        """For x and y, the largest ``max_j D_j - min_j D_j``, where D is the difference of two records' gradients.
-
-        At any point. If coordinate j of every record's gradient lies in an interval of length R (which may depend on
-        j), it is at most 2 R. Privacy-critical. 0 where the gradient depends on no record.
-        """
-
-    @property
-    @abstractmethod
-    def lipschitz(self) -> tuple[float, float]:
-        """For x and y, largest half range ``(max_j g_j - min_j g_j)/2`` of the mean gradient over the records.
-
-        A constant common to all coordinates does not matter on a simplex. It serves accuracy only, like `smoothness`.
-        """
-
-    @property
-    @abstractmethod
-    def value_range(self) -> tuple[float, float]:
-        """Least and largest value of f over the simplices and all records."""
+    #:
+    #: For x and y, the largest ``max_j D_j - min_j D_j``, where D is the difference of two records' gradients.
+    #:
+    #: At any point. If coordinate j of every record's gradient lies in an interval of length R (which may depend on j),
+    #: it is at most 2 R. Privacy-critical. 0 where the gradient depends on no record.
+    spread: tuple[float, float] = REQUIRED
+    #:
+    #: For x and y, largest half range ``(max_j g_j - min_j g_j)/2`` of the mean gradient over the records.
+    #:
+    #: A constant common to all coordinates does not matter on a simplex. It serves accuracy only, like `smoothness`.
+    lipschitz: tuple[float, float] = REQUIRED
+    value_range: tuple[float, float] = REQUIRED  #: Least and largest value of f over the simplices and all records.
 
     @property
     def trivial_gap(self) -> float:

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats, attributes
+from dpconvex._types import REQUIRED, Array, Floats, attributes
 from dpconvex.algorithms.erm.user_level.accelerated_schedule import Batching
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import LinearModelLoss, PiecewiseLinearLoss
@@ -48,11 +48,8 @@ class Aggregate(ABC):
 
     presumes_radius: ClassVar[bool] = False  #: Whether it fails unless displacements are within a given radius
     noise: Any  #: the mechanism that releases the mean
-
-    @property
-    @abstractmethod
-    def deviation(self) -> float:
-        """Standard deviation of the noise in each coordinate; if a radius is selected, for the largest radius."""
+    #: Standard deviation of the noise in each coordinate; if a radius is selected, for the largest radius.
+    deviation: float = REQUIRED
 
     def releases(self, label: str, block: str) -> tuple[Release, ...]:
         """Return everything that `release` may record."""
