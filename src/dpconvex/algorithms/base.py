@@ -14,7 +14,7 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._html import panel
-from dpconvex._types import REQUIRED, Array, Floats, attributes
+from dpconvex._types import REQUIRED, Array, Floats, attributes, forwarded
 from dpconvex.algorithms.assumptions import ASSUMPTIONS
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import Recipe, stored_recipe
@@ -117,6 +117,10 @@ class Plan(Releasing, ABC):
     theorem: str = REQUIRED  #: The statement that gives the guarantee.
     assumptions: tuple[Assumption, ...] = REQUIRED  #: Assumptions of the guarantee beyond `DATA_ASSUMPTIONS`.
     public: Mapping[str, Any] = REQUIRED  #: JSON-ready public facts and constants.
+    #: The loss of a constant answer, in the unit of the predicted error: at most, or on ordinary data.
+    yardstick: float = forwarded("predicted_error", "trivial")
+    #: The expected error, in this unit; None if only a bound is known.
+    expectation: float | None = forwarded("predicted_error", "expected")
 
     def _repr_html_(self) -> str:
         error, privacy = self.predicted_error, self.privacy
@@ -128,16 +132,6 @@ class Plan(Releasing, ABC):
             "predicting a constant loses": f"{error.trivial:.3g}",
         }
         return panel(f"Plan: {self.algorithm}, {self.constants} constants", rows, expected / max(error.trivial, 1e-300))
-
-    @property
-    def yardstick(self) -> float:
-        """The loss of a constant answer, in the unit of the predicted error: at most, or on ordinary data."""
-        return self.predicted_error.trivial
-
-    @property
-    def expectation(self) -> float | None:
-        """The expected error, in this unit; None if only a bound is known."""
-        return self.predicted_error.expected
 
     @property
     def hopeless(self) -> bool:

@@ -38,14 +38,10 @@ class NoiseLaw(ABC):
     dim: int
     coordinate_variances: Floats = REQUIRED  #: Variances of the coordinates of a sample, shape (dim,).
     uniforms: int = REQUIRED  #: Number of independent uniform numbers that `transform` takes.
-
-    @property
-    def contrast_variances(self) -> Floats:
-        """Variance of ``<u, b>`` for unit vectors u that sum to 0 over centered blocks, by coordinate, (dim,).
-
-        Contrasts of one block have equal variances, and those of different coordinates and blocks are uncorrelated.
-        """
-        return self.coordinate_variances
+    #: Variance of ``<u, b>`` for unit vectors u that sum to 0 over centered blocks, by coordinate, (dim,).
+    #:
+    #: Contrasts of one block have equal variances, and those of different coordinates and blocks are uncorrelated.
+    contrast_variances: Floats = forwarded("coordinate_variances")
 
     @property
     def energy(self) -> float:

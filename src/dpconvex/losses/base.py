@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import REQUIRED, Array, Floats, quiet
+from dpconvex._types import REQUIRED, Array, Floats, forwarded, quiet
 from dpconvex.errors import InvalidDataError
 
 Task = Literal["classification", "regression"]
@@ -66,21 +66,13 @@ class LinearModelLoss(ABC):
     self_concordance: float | None = None
     #: Largest loss of the prediction 0 over the declared targets, rounded up; infinite if unbounded.
     value_at_zero: float = REQUIRED
-
-    @property
-    def slope_bound_l1(self) -> float:
-        """Largest l1 norm of the derivative in `z`; `slope_bound` for one output."""
-        return self.slope_bound
-
-    @property
-    def curvature_trace(self) -> float:
-        """Largest trace of the Hessian in `z`; `curvature_bound` for one output."""
-        return self.curvature_bound
-
-    @property
-    def frobenius_self_concordance(self) -> float | None:
-        """The q of ``trace(phi'') <= (q / A) (A - |phi'|_2)``; serves noise in the l2 (Frobenius) norm only."""
-        return self.self_concordance
+    #: Largest l1 norm of the derivative in `z`; `slope_bound` for one output.
+    slope_bound_l1: float = forwarded("slope_bound")
+    #: Largest trace of the Hessian in `z`; `curvature_bound` for one output.
+    curvature_trace: float = forwarded("curvature_bound")
+    #: The q of ``trace(phi'') <= (q / A) (A - |phi'|_2)``; serves noise in the l2 (Frobenius) norm only.
+    frobenius_self_concordance: float | None = forwarded("self_concordance")
+    told: tuple[float, ...] | None = forwarded("rates")  #: Public shares of the classes as the caller gave them.
 
     @property
     def usual(self) -> "LinearModelLoss":
@@ -91,11 +83,6 @@ class LinearModelLoss(ABC):
     def unweighted(self) -> "LinearModelLoss":
         """The loss of a record of weight 1."""
         return self
-
-    @property
-    def told(self) -> tuple[float, ...] | None:
-        """Public shares of the classes as the caller gave them."""
-        return self.rates
 
     @property
     def as_told(self) -> "LinearModelLoss":

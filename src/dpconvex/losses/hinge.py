@@ -6,7 +6,7 @@ from typing import final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Floats, quiet
+from dpconvex._types import Floats, forwarded, quiet
 from dpconvex.losses import base
 from dpconvex.losses.classification import TwoClasses
 
@@ -49,6 +49,7 @@ class SmoothedHingeLoss(TwoClasses, base.SmoothLoss):
     width: float = 1.0  #: length of the quadratic piece, in units of the margin, between 1e-100 and 1e100
     center: float = 1.0  #: kink of the hinge that it tends to on both sides: its middle; between -1e100 and 1e100
     saturating: bool = False  #: whether the slope bends before it reaches -1, as in `base.Spline`
+    self_concordance = forwarded("_piece", "self_concordance")
 
     def __post_init__(self) -> None:
         base.check_width(self.width)
@@ -77,10 +78,6 @@ class SmoothedHingeLoss(TwoClasses, base.SmoothLoss):
     @property
     def _piece(self) -> base.Spline:
         return base.Spline(-1.0, 0.0, self.width, self.saturating)
-
-    @property
-    def self_concordance(self) -> float | None:
-        return self._piece.self_concordance
 
     @property
     def end(self) -> float:

@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol, final
 
 import numpy as np
 
-from dpconvex._types import REQUIRED, Array, Floats
+from dpconvex._types import REQUIRED, Array, Floats, forwarded
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.expected_risk import TypicalData
 from dpconvex.sets import ConvexSet, L2Ball, WholeSpace
@@ -61,11 +61,7 @@ class Objective(ABC):
     smoothness: float = REQUIRED  #: Smoothness constant (l2); may be infinite.
     minimizer_norm: float = REQUIRED  #: Bound on the norm (l2) of the minimizer over the whole space; may be infinite.
     initial_gap: float = REQUIRED  #: Bound on ``J(0) - min J``; may be infinite.
-
-    @property
-    def strong_convexity(self) -> float:
-        """Strong convexity constant (l2)."""
-        return self.l2
+    strong_convexity: float = forwarded("l2")  #: Strong convexity constant (l2).
 
     @abstractmethod
     def lipschitz_within(self, radius: float) -> float:
@@ -144,20 +140,13 @@ class Problem(ABC):
     smoothness: float = REQUIRED
     #: Largest excess of parameters 0 over the minimum, for every data set; may be infinite.
     value_at_zero: float = REQUIRED
-
-    @property
-    def curvature(self) -> float:
-        """The `smoothness` without the kinks that `kink` accounts for.
-
-        ``E J(w + z) <= J(w) + kink E||z|| + curvature/2 E||z||^2`` for z of mean 0 and isotropic distribution, J the
-        objective without its ridge.
-        """
-        return self.smoothness
-
-    @property
-    def trivial(self) -> float:
-        """Largest excess of parameters 0, or their mean excess if public facts imply it (`LinearModelLoss.trivial`)."""
-        return self.value_at_zero
+    #: The `smoothness` without the kinks that `kink` accounts for.
+    #:
+    #: ``E J(w + z) <= J(w) + kink E||z|| + curvature/2 E||z||^2`` for z of mean 0 and isotropic distribution, J the
+    #: objective without its ridge.
+    curvature: float = forwarded("smoothness")
+    #: Largest excess of parameters 0, or their mean excess if public facts imply it (`LinearModelLoss.trivial`).
+    trivial: float = forwarded("value_at_zero")
 
     @property
     def contrast(self) -> float:

@@ -100,15 +100,12 @@ class GroupedTablesPlan(base.QueryReleasePlan):
     law = forwarded("columns", "law")
     noise_name = forwarded("pairs", "law")
     raw = forwarded("pairs", "raw")
+    #: Number of groups of each column; a column with no more values than planned groups keeps all its values.
+    groups = forwarded("pairs", "queries", "shape")
 
     @property
     def theorem(self) -> str:
         return f"Adaptive composition of tables of columns, and of pairs of groups found in them: {self.pairs.theorem}"
-
-    @property
-    def groups(self) -> tuple[int, ...]:
-        """Number of groups of each column; a column with no more values than planned groups keeps all its values."""
-        return self.pairs.queries.shape
 
     @property
     def mechanisms(self) -> Mapping[str, Planned]:
