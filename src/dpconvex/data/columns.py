@@ -13,7 +13,6 @@ from dpconvex import _validate
 from dpconvex._types import REQUIRED, Array, Floats, set_fields
 from dpconvex.data import formulas, frames
 from dpconvex.data.cells import MISSING, CategoryCells, CellColumn, NumberBins, OpenCells
-from dpconvex.data.frames import Frame, Series
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.data.domain import Block, BlockValues, likely_values
 from dpconvex.problems.data.ranges import NumberRange
@@ -82,11 +81,11 @@ class Described(ABC):
         """The columns of the table from which this column is made, and whether they are read as numbers."""
         return {self.name: self.numeric}
 
-    def read(self, frame: Frame) -> Series:
+    def read(self, frame: frames.Frame) -> frames.Series:
         """The column of a table, read cell by cell as the schema says, with codes for no value as missing."""
         return self.clean(frame.get_column(self.name))
 
-    def clean(self, series: Series) -> Series:
+    def clean(self, series: frames.Series) -> frames.Series:
         """The same column with missing cells, aliases and dates as the schema says."""
         if self.numeric and len(self._missing_numbers):
             return frames.number_series(formulas.without(frames.numbers(series, texts=True), self._missing_numbers))
@@ -119,7 +118,7 @@ class AbstractColumn(Described):
     def to_dict(self) -> dict[str, Any]:
         return {key: value for key, value in super().to_dict().items() if key != "name"}
 
-    def compact(self, series: Series) -> Array:
+    def compact(self, series: frames.Series) -> Array:
         """The `read` cells in few bytes, (n,): numbers, NaN if missing, or positions of categories, -1 if missing."""
         return frames.numbers(series, texts=True)
 
@@ -160,12 +159,12 @@ class NumberColumn(AbstractColumn):
     def inputs(self) -> dict[str, bool]:
         return formulas.parse(self.formula).inputs if self.formula else {self.name: not self.date}
 
-    def read(self, frame: Frame) -> Series:
+    def read(self, frame: frames.Frame) -> frames.Series:
         if not self.formula:
             return super().read(frame)
         return frames.number_series(formulas.parse(self.formula).of(frame, self._missing_numbers, self.format))
 
-    def clean(self, series: Series) -> Series:
+    def clean(self, series: frames.Series) -> frames.Series:
         if not self.date:
             return super().clean(series)
         if self.date == "hour":
@@ -399,13 +398,13 @@ class CategoricalColumn(AbstractColumn):
         levels = self.categories[1:] if self.binary else self.categories + (OTHER,) * self.other
         return tuple(f"{self.name}={level}" for level in levels)
 
-    def clean(self, series: Series) -> Series:
+    def clean(self, series: frames.Series) -> frames.Series:
         if not self.date:
             return frames.renamed(series, self.categories, self.aliases)
         parts = formulas.parts_of_dates(formulas.days(series, self.format), self.date)
         return frames.number_series(parts.astype(np.float64))
 
-    def compact(self, series: Series) -> Array:
+    def compact(self, series: frames.Series) -> Array:
         positions = frames.codes(series, self.categories)
         positions = np.where(self.other & (positions < 0), len(self.categories), positions)
         return positions.astype(np.min_scalar_type(-1 - len(self.categories)))

@@ -14,7 +14,6 @@ from dpconvex._arrow import pa
 from dpconvex._types import Floats
 from dpconvex.data import frames
 from dpconvex.data.formulas import days, hours
-from dpconvex.data.frames import Series
 from dpconvex.data.schema_toml import format_key, format_value
 from dpconvex.data.targets import PRIVATE
 from dpconvex.errors import SchemaError
@@ -100,7 +99,7 @@ def draft_schema(table: IntoDataFrame, target: str | None = None, user: str | No
     return _FOREIGN + text if "\ufffd" in text else text
 
 
-def _breaks(series: Series) -> bool:
+def _breaks(series: frames.Series) -> bool:
     return series.dtype == nw.String and bool(series.str.contains("\n", literal=True).any())
 
 
@@ -128,7 +127,7 @@ def _names_rows(name: Any) -> bool:
     return bool(words) and (words[0] == "id" or words[-1] in _ID_WORDS)
 
 
-def _column(series: Series, ranges: bool) -> str:
+def _column(series: frames.Series, ranges: bool) -> str:
     head = f"[columns.{format_key(str(series.name))}]\n"
     if not isinstance(series.name, str) or not series.name:
         return _left_out(head, "its name is no text. Name it to use it")
@@ -207,7 +206,7 @@ def _dates(found: Floats, form: str, ranges: bool, name: str, clock: Floats) -> 
     return lines + _line("at", at) + _line("lower", 0) + _line("upper", max(1, last - first)) + hour
 
 
-def _is_id(series: Series, numbers: Floats) -> bool:
+def _is_id(series: frames.Series, numbers: Floats) -> bool:
     """Whether whole numbers name rows: many different ones in a column called so, or each once without a gap."""
     n = len(series)
     if n < _LEAST_ROWS or not len(numbers) or not np.all(numbers == np.floor(numbers)):
@@ -230,7 +229,7 @@ def _sentinels(numbers: Floats) -> Floats:
     return np.unique(numbers[known & far])
 
 
-def _target(series: Series, ranges: bool) -> str:
+def _target(series: frames.Series, ranges: bool) -> str:
     head, values = "[target]\n" + _line("name", series.name, read=False), frames.distinct_values(series)
     share = series.null_count() / max(1, len(series))
     if not frames.is_float(values):
@@ -293,7 +292,7 @@ def _finite(values: Any) -> Floats:
     return numbers[np.isfinite(numbers)]
 
 
-def _is_skewed(series: Series, values: Floats) -> bool:
+def _is_skewed(series: frames.Series, values: Floats) -> bool:
     """Whether none of a column's distinct numbers is negative, and the largest is many times the middle one of all."""
     low, high = values.min(initial=0), values.max(initial=0)
     if low < 0 or high <= SKEWED:

@@ -20,7 +20,6 @@ from dpconvex.algorithms.erm import registry
 from dpconvex.algorithms.erm.registry import ERM_METHODS, Found, Methods, check, expected_of_first, plans
 from dpconvex.algorithms.erm.two_stage import typical_user
 from dpconvex.algorithms.erm.two_stage.constant import ConstantPlan
-from dpconvex.algorithms.erm.two_stage.typical_user import GUESS, TYPICAL
 from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import LARGEST, SMALLEST, Options, Plans
 from dpconvex.data import Schema
@@ -29,7 +28,6 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _features, _matrices
 from dpconvex.estimators._digest import with_sources
 from dpconvex.estimators._features import FeatureMap, feature_map
-from dpconvex.estimators._matrices import fitted_columns, learned_matrix
 from dpconvex.estimators._private import PrivateEstimator
 from dpconvex.estimators._ranges import IN_UNITS, FindsRanges
 from dpconvex.estimators._streams import able, expanded, users_of
@@ -99,7 +97,7 @@ class FittedModel(FindsRanges, PrivateEstimator, ABC):
             if reset:
                 self.n_features_in_ = len(self.schema.columns)
             return features, features.encode(X, missing)
-        X = learned_matrix(self, X, reset=reset, sparse=self._sparse)
+        X = _matrices.learned_matrix(self, X, reset=reset, sparse=self._sparse)
         features = self._feature_map(X.shape[1]).found(*found)
         if scipy.sparse.issparse(X) and self.feature_bounds is not None:
             what, remedy = "cannot be used with a sparse matrix", "Give feature_norm, or feature_bound"
@@ -288,7 +286,7 @@ class PrivateLinearModel(FittedModel, Exported):
             radius = usual if self.coefficient_norm is None else self.coefficient_norm
             _validate.real("coefficient_norm", radius, at_least=SMALLEST, at_most=LARGEST)
             attack: tuple[float, Any] = self.adversarial_radius, self.adversarial_norm  # checked there
-            typical: Any = TYPICAL[GUESS] if self._asks_users else self.records_per_user
+            typical: Any = typical_user.TYPICAL[typical_user.GUESS] if self._asks_users else self.records_per_user
             many = None if unit == Unit.RECORD else typical
             facts = self._weighted(loss), domain, n, float(radius), self.tilt, *attack, many
             problem = LinearModelProblem(*facts, private_n=declared)
@@ -378,7 +376,7 @@ class PrivateLinearModel(FittedModel, Exported):
         n = self._public_count(None if declared else n)
         plan: LinearModelPlan = self._ready or able(self, encoded)._plans(features, n, loss, unit)[0]
         if self._ready is None:  # a search has paid for all its fits
-            self._paid = begin(plan, type(self).__name__, fitted_columns(self), n, source)
+            self._paid = begin(plan, type(self).__name__, _matrices.fitted_columns(self), n, source)
         domain = plan.problem.domain
         rows = expanded(self._fitting(features, plan), encoded, targets, plan.only_sums)
         with _progress.shown(type(self).__name__, self.verbose):

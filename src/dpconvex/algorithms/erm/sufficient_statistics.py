@@ -45,7 +45,6 @@ from dpconvex.problems import LinearModelProblem, UserGroups
 from dpconvex.problems.base import ROUNDING
 from dpconvex.problems.data import summation
 from dpconvex.problems.data.records import RecordSource, RowBlock
-from dpconvex.problems.data.summation import Parts
 from dpconvex.randomness import BitSource
 
 _ENERGIES = np.exp(np.linspace(-9.0, 6.0, 61))
@@ -97,7 +96,7 @@ class Statistics:
         """Return the mean of ``x cut(r)``, r the residual at `w` over `clip` and cut to [-1, 1]; shape (dim,)."""
         size = self.records.domain.linf / self.problem.n
 
-        def work(block: RowBlock) -> Parts:
+        def work(block: RowBlock) -> summation.Parts:
             cut = np.nan_to_num(np.clip(self._residuals(block, w) / clip, -1.0, 1.0))  # overflow stays in its record
             return (self._adjoint(block, cut, size),)
 
@@ -109,7 +108,7 @@ class Statistics:
 
         size = 1 / self.problem.n
 
-        def work(block: RowBlock) -> Parts:
+        def work(block: RowBlock) -> summation.Parts:
             found = np.searchsorted(thresholds, np.abs(self._residuals(block, w)), side="right")
             indicators, weights = np.eye(bins)[found], self._weights(block)
             of = lambda rows, size: summation.vector_parts(indicators[rows], weights[rows], size)  # noqa: E731

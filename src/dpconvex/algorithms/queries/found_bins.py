@@ -39,7 +39,6 @@ from dpconvex.algorithms import PredictedError, continued, recorded, stored
 from dpconvex.algorithms.queries import noisy_tables
 from dpconvex.algorithms.queries.base import Answered, QueryReleasePlan, mu_of
 from dpconvex.algorithms.queries.grouped_tables import GroupedTablesPlan
-from dpconvex.algorithms.queries.noisy_tables import NoisyTablesPlan
 from dpconvex.algorithms.queries.noisy_tree import NoisyTreePlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import Mechanism, Planned
@@ -59,7 +58,7 @@ SIZE = ranges.GRID + 3  #: Largest number of cells: those of a grid, 0, one besi
 EVEN = 1e-3  #: This share of a bin's numbers is drawn evenly over its cells, whatever the noisy counts are.
 PAYS = 0.15  #: Bins of declared ranges are found by default if a cell's noise is at most this share of the records.
 
-OfBins = NoisyTablesPlan | NoisyTreePlan | GroupedTablesPlan  #: Plans that may release tables of the bins.
+OfBins = noisy_tables.NoisyTablesPlan | NoisyTreePlan | GroupedTablesPlan  #: Plans that may release tables of the bins.
 
 
 @stored
@@ -99,7 +98,7 @@ class FoundBinsPlan(QueryReleasePlan):
     #: Noisy counts: octaves of each column without a range, then the cells of each open column's range.
     counted: tuple[Floats, ...] = field(default=(), compare=False, repr=False)
     preferred: ClassVar[bool] = True
-    neighbors: ClassVar[tuple[Neighboring, ...]] = NoisyTablesPlan.neighbors
+    neighbors: ClassVar[tuple[Neighboring, ...]] = noisy_tables.NoisyTablesPlan.neighbors
     algorithm = forwarded("then", "algorithm")
     noise_name = forwarded("then", "noise_name")
     ranked = forwarded("then", "ranked")

@@ -33,7 +33,6 @@ from dpconvex import _validate
 from dpconvex._types import Array, Floats, forwarded
 from dpconvex.algorithms import PredictedError, recorded
 from dpconvex.algorithms.queries import base, latent_classes, noisy_tables
-from dpconvex.algorithms.queries.noisy_tables import NoisyTablesPlan
 from dpconvex.algorithms.queries.released_tables import ReleasedModel, ReleasedTables, within
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import Planned
@@ -91,12 +90,12 @@ class GroupedModel(ReleasedModel):
 class GroupedTablesPlan(base.QueryReleasePlan):
     """Public constants of one release of grouped tables."""
 
-    columns: NoisyTablesPlan  #: plan of step 1: tables of single columns
-    pairs: NoisyTablesPlan  #: plan of step 3: all pairs of columns with grouped values
+    columns: noisy_tables.NoisyTablesPlan  #: plan of step 1: tables of single columns
+    pairs: noisy_tables.NoisyTablesPlan  #: plan of step 3: all pairs of columns with grouped values
     share: float  #: share of epsilon, or of mu^2, that step 1 gets
     algorithm = "grouped_tables"
     preferred = True
-    neighbors: ClassVar[tuple[Neighboring, ...]] = NoisyTablesPlan.neighbors
+    neighbors: ClassVar[tuple[Neighboring, ...]] = noisy_tables.NoisyTablesPlan.neighbors
     law = forwarded("columns", "law")
     noise_name = forwarded("pairs", "law")
     raw = forwarded("pairs", "raw")
@@ -257,7 +256,7 @@ def _plan(
     if first is None or rest is None:
         return None
     singles = tuple((k,) for k, size in enumerate(shape) if size > 1)
-    columns = NoisyTablesPlan(queries, n, first, singles, "none", law, base.mu_of(first))
+    columns = noisy_tables.NoisyTablesPlan(queries, n, first, singles, "none", law, base.mu_of(first))
     coarse = Marginals(tuple(min(size, groups) for size in shape), listed, center=queries.center)
     pairs = replace(noisy_tables.plan(coarse, n, rest, relations="all", noise=noise), title=NAME)
     if (pairs.law == "gaussian") != (law == "gaussian"):

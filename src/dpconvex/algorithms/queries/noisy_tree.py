@@ -38,8 +38,6 @@ from dpconvex._types import Array, Floats, forwarded
 from dpconvex.algorithms import PredictedError, in_units, recorded
 from dpconvex.algorithms.queries import markov_tree, noisy_tables
 from dpconvex.algorithms.queries.base import Answered, QueryReleasePlan, check_tables
-from dpconvex.algorithms.queries.markov_tree import cells_of
-from dpconvex.algorithms.queries.noisy_tables import NoisyTablesPlan
 from dpconvex.algorithms.queries.released_tables import ReleasedTables
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import ExponentialMechanism, Mechanism, Planned, ReportNoisyMax
@@ -88,14 +86,14 @@ class NoisyTreePlan(QueryReleasePlan):
     noise_name = forwarded("law")
 
     @cached_property
-    def fixed(self) -> NoisyTablesPlan:
+    def fixed(self) -> noisy_tables.NoisyTablesPlan:
         """The tables measured for all data: their columns, and the noise of each."""
         columns = [axis for axis, size in enumerate(self.queries.shape) if size > 1]
         subsets: list[tuple[int, ...]] = [(axis,) for axis in columns]
         if self.center is not None:
             subsets += [(min(axis, self.center), max(axis, self.center)) for axis in columns if axis != self.center]
         facts = self.queries, self.n, self.privacy, tuple(subsets), "none", self.law, self.mu
-        return NoisyTablesPlan(*facts, shares=self.shares[:2])
+        return noisy_tables.NoisyTablesPlan(*facts, shares=self.shares[:2])
 
     @cached_property
     def candidates(self) -> tuple[tuple[int, int], ...]:
@@ -106,13 +104,13 @@ class NoisyTreePlan(QueryReleasePlan):
 
     def measured(self, pair: tuple[int, ...]) -> tuple[Mechanism[Floats], float]:
         """Return the noise of a chosen pair's table, whose scale is the same for all, and its deviation in a share."""
-        part, size = (1 - sum(self.shares)) / self.pairs, cells_of(self.queries.shape, pair)
+        part, size = (1 - sum(self.shares)) / self.pairs, markov_tree.cells_of(self.queries.shape, pair)
         return noisy_tables.table_noise(self.law, self.privacy, self.mu, part, size, self.n)
 
     @cached_property
     def choice(self) -> Mechanism[int]:
         """The mechanism of each of the k draws of a pair."""
-        cells = max(cells_of(self.queries.shape, pair) for pair in self.candidates)
+        cells = max(markov_tree.cells_of(self.queries.shape, pair) for pair in self.candidates)
         off = (cells + 8) * 2.0**-50 * self.n  # rounding of a computed score, on either data set
         value, lemma = _rounding.sum_up((1.0, 2 * off)), in_units(SCORE_LEMMA, self.privacy)
         sensitivity = Sensitivity(value, "linf", lemma, unit=self.privacy.unit)
@@ -136,7 +134,7 @@ class NoisyTreePlan(QueryReleasePlan):
     @cached_property
     def raw(self) -> float:
         """The mean total variation that noise alone adds to a chosen pair's table."""
-        sums = [self.measured(pair)[1] * cells_of(self.queries.shape, pair) for pair in self.candidates]
+        sums = [self.measured(pair)[1] * markov_tree.cells_of(self.queries.shape, pair) for pair in self.candidates]
         return noisy_tables.added(self.law, sums)
 
     @property

@@ -13,7 +13,6 @@ from dpconvex.algorithms.queries import (
     synthetic,
 )
 from dpconvex.algorithms.queries.base import QueryReleasePlan
-from dpconvex.algorithms.queries.found_bins import Open
 from dpconvex.algorithms.select import Method, Options, Plans, Registry
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
@@ -35,7 +34,7 @@ FINDING = ("noisy_tables", "noisy_tree", "grouped_tables")  #: Methods that can 
 
 def plan_queries(
     queries: LinearQueries, n: int, privacy: PrivacyParams, algorithm: str = "auto",
-    *, constants: str = "calibrated", sums: bool = False, open: Open | None = None,
+    *, constants: str = "calibrated", sums: bool = False, open: found_bins.Open | None = None,
 ) -> tuple[QueryReleasePlan, ...]:  # fmt: skip
     """Return all valid plans, smallest expectation first; with `sums` only plans that need sums alone. Sees no data.
 
@@ -61,7 +60,7 @@ def plan_queries(
 
 
 def _with_ranges(
-    queries: LinearQueries, n: int, privacy: PrivacyParams, algorithm: str, open: Open, **options: Any
+    queries: LinearQueries, n: int, privacy: PrivacyParams, algorithm: str, open: found_bins.Open, **options: Any
 ) -> tuple[QueryReleasePlan, ...]:
     """Return plans that first find ranges, with the noise law for which the expected error of tables is smaller."""
     if algorithm not in ("auto", *FINDING):

@@ -19,7 +19,6 @@ from scipy import sparse
 from scipy.linalg import eigh
 
 from dpconvex import _leverage, _rounding
-from dpconvex._leverage import Contrasts, Part
 from dpconvex._types import Floats
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.data.domain import Block, DataDomain, is_centered
@@ -39,20 +38,20 @@ class Factor:
 
     domain: DataDomain
     #: For each of `domain.all_blocks`: one number that multiplies the identity, contrasts, or the rows of a matrix.
-    blocks: tuple[Part, ...]
+    blocks: tuple[_leverage.Part, ...]
 
     def __post_init__(self) -> None:
-        parts: list[Part] = []
+        parts: list[_leverage.Part] = []
         for block, part in zip(self.domain.all_blocks, self.blocks, strict=True):
             if isinstance(part, tuple) and len(part) == 2 and not isinstance(part[0], tuple):
-                part = Contrasts(*cast(Any, part))  # as a certificate's recipe has it
+                part = _leverage.Contrasts(*cast(Any, part))  # as a certificate's recipe has it
             if not self._allowed(block, part):
                 what = "must be one number or, for a simplex, a row on a grid for each column; centered: of sum 0"
                 raise InvalidParameterError("blocks", block.name, what)
             parts.append(part)
         object.__setattr__(self, "blocks", tuple(parts))
 
-    def _allowed(self, block: Block, part: Part) -> bool:
+    def _allowed(self, block: Block, part: _leverage.Part) -> bool:
         if isinstance(part, float):
             return math.isfinite(part) and not is_centered(self.domain, block)
         found = _leverage.grid(part)
@@ -65,7 +64,7 @@ class Factor:
 
         `kernel` is called for centered blocks; parameters of all other blocks are independent and of equal variance.
         """
-        parts: list[Part] = []
+        parts: list[_leverage.Part] = []
         for block, share in zip(domain.all_blocks, shares, strict=True):
             if is_centered(domain, block):
                 parts.append(_root(block.size, kernel(block), share))
@@ -78,7 +77,7 @@ class Factor:
     def contrasts(cls, domain: DataDomain) -> "Factor":
         """Return the factor of the plain ridge: orthonormal contrasts in centered blocks, identities in all others."""
         blocks = domain.all_blocks
-        parts = (Contrasts(b.size, (b.size - 1) / b.size) if is_centered(domain, b) else 1.0 for b in blocks)
+        parts = (_leverage.Contrasts(b.size, (b.size - 1) / b.size) if is_centered(domain, b) else 1.0 for b in blocks)
         return cls(domain, tuple(parts))
 
     @cached_property
@@ -158,10 +157,10 @@ class Factor:
         return sparse.csr_array(self.matrix.T)
 
 
-def _root(d: int, covariance: Floats | None, share: float) -> Part:
+def _root(d: int, covariance: Floats | None, share: float) -> _leverage.Part:
     """Return F with ``F F^T`` the centered covariance, scaled to the largest variance `share`, on its grid."""
     if covariance is None:
-        return Contrasts(d, share)
+        return _leverage.Contrasts(d, share)
     if d > LARGEST_BLOCK:
         what = f"must have at most {LARGEST_BLOCK} vertices where their values depend on one another"
         raise InvalidParameterError("blocks", d, what, "Use fewer knots or pairs of coarser columns")

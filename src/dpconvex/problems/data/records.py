@@ -23,7 +23,6 @@ from dpconvex._types import Array, Floats, forwarded
 from dpconvex.errors import InvalidDataError
 from dpconvex.problems.data import _threads, summation
 from dpconvex.problems.data.domain import DataDomain, shortened_length
-from dpconvex.problems.data.summation import Parts, Rounded
 
 _BLOCK = 2**17  # floats of a row block: a second pass over it finds it in the cache
 _LEAST_ROWS, _LONGEST = 256, 2**22  # least rows of a block for second moments; most floats of a block
@@ -80,7 +79,7 @@ class RowBlock:
             out.append(summation.vector_parts(np.full((len(g), 1), self.intercept), g, size))
         return out[0] if len(out) == 1 else np.concatenate(out, axis=-1)
 
-    def gram(self, factors: Floats, size: float, rounded: Rounded) -> Array:
+    def gram(self, factors: Floats, size: float, rounded: summation.Rounded) -> Array:
         """Return the parts of ``A^T A``, A the records times `factors` (m,) (`summation.gram_parts`)."""
         total, dense, step = np.zeros((2, self.dim, self.dim)), self.dense(), summation.PANEL_ROWS
         for part in (slice(i, i + step) for i in range(0, len(dense), step)):
@@ -155,7 +154,7 @@ class RecordSource(ABC):
     dim = forwarded("domain", "dim")  #: Length of a parameter vector for one output, the intercept included
 
     @abstractmethod
-    def total(self, work: Callable[[RowBlock], Parts]) -> Parts:
+    def total(self, work: Callable[[RowBlock], summation.Parts]) -> summation.Parts:
         """Return the sum of `work`, arrays that add up exactly, over the row blocks."""
 
     @abstractmethod
@@ -254,7 +253,7 @@ class Records(RecordSource):
         """Yield the records block by block, for passes that do several things at once."""
         return map(self.block, range(self.n_blocks))
 
-    def total(self, work: Callable[[RowBlock], Parts]) -> Parts:
+    def total(self, work: Callable[[RowBlock], summation.Parts]) -> summation.Parts:
         return _threads.total(self.n_blocks, lambda index: work(self.block(index)))
 
     def predict(self, W: Floats) -> Floats:
@@ -269,7 +268,7 @@ class Records(RecordSource):
         size = float(np.abs(g).max(initial=0.0)) * self.domain.linf if size is None else size
         return summation.vector(self.total(lambda block: (block.adjoint(g[block.rows], size),))[0])
 
-    def gram(self, weights: Floats, most: float | None = None, rounded: Rounded = np.rint) -> Floats:
+    def gram(self, weights: Floats, most: float | None = None, rounded: summation.Rounded = np.rint) -> Floats:
         """Return ``X^T diag(weights) X``, shape (dim, dim), for `weights` of shape (n,) in ``[0, most]``.
 
         Entries of ``diag(weights)^(1/2) X`` are `rounded` to the grid of `summation`. It depends on all records where

@@ -30,7 +30,6 @@ from dpconvex.problems.data import _threads, summation
 from dpconvex.problems.data.domain import shorten
 from dpconvex.problems.data.records import Records, RecordSource, RowBlock
 from dpconvex.problems.data.sources.rows import EncodedRows, StreamedRecords
-from dpconvex.problems.data.summation import Parts
 
 Positions = NDArray[np.intp]
 
@@ -184,7 +183,7 @@ def user_gradients(
     reader = _Reader(loss, records, targets, groups, weights, w)
     out = np.empty((groups.n_users, len(w)))
 
-    def work(part: int) -> Parts:
+    def work(part: int) -> summation.Parts:
         users = reader.users(part)
         out[users] = reader.gradients(users)
         return ()

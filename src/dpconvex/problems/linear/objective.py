@@ -19,7 +19,6 @@ from dpconvex.problems.base import ROUNDING, UP, Objective, inner_product_roundi
 from dpconvex.problems.data import summation
 from dpconvex.problems.data.factor import Factor
 from dpconvex.problems.data.records import Records, RecordSource, RowBlock
-from dpconvex.problems.data.summation import Parts
 
 _HESSIANS = 4096  # number of records whose Hessians of several outputs are computed at a time
 
@@ -129,7 +128,7 @@ class LinearModelObjective(Objective):
         W, weights, linf = self._matrix(w), self._weights(w), self.records.domain.linf
         most = self._most_curvature(w, weights.largest)
 
-        def work(block: RowBlock) -> Parts:
+        def work(block: RowBlock) -> summation.Parts:
             z, y = block.predict(W), block.targets_in(self.targets)
             return (_weighted_gram(block, weights.times(block, z, y, self._curvature(z, y)), most, linf),)
 
@@ -149,7 +148,7 @@ class LinearModelObjective(Objective):
         domain = self.records.domain
         size = self._most_curvature(w, weights.largest) * self._length * float(np.linalg.norm(v)) * domain.linf
 
-        def work(block: RowBlock) -> Parts:
+        def work(block: RowBlock) -> summation.Parts:
             z, dz, y = block.predict(W), block.predict(V), block.targets_in(self.targets)
             parts = [slice(i, i + _HESSIANS) for i in range(0, len(z), _HESSIANS)]
             curved = [(self._curvature(z[part], y[part]), dz[part]) for part in parts]
@@ -204,7 +203,7 @@ class LinearModelObjective(Objective):
         """Return the gradient of the data part, shape (dim,)."""
         W, size = self._matrix(w), self._size(w, weights.largest)
 
-        def work(block: RowBlock) -> Parts:
+        def work(block: RowBlock) -> summation.Parts:
             z, y = block.predict(W), block.targets_in(self.targets)
             return (weights.adjoint(block, z, y, self.loss.derivative(z, y), size),)
 
@@ -319,7 +318,7 @@ class RegularizedRisk(LinearModelObjective):
     def value(self, w: Floats) -> float:
         W, weights = self._matrix(w), self._weights(w)
 
-        def work(block: RowBlock) -> Parts:
+        def work(block: RowBlock) -> summation.Parts:
             z, y = block.predict(W), block.targets_in(self.targets)
             return (summation.number_parts(weights.times(block, z, y, self.loss.value(z, y))),)
 
@@ -329,7 +328,7 @@ class RegularizedRisk(LinearModelObjective):
         W, weights = self._matrix(w), self._weights(w)
         size = self._size(w, weights.largest)
 
-        def work(block: RowBlock) -> Parts:
+        def work(block: RowBlock) -> summation.Parts:
             z, y = block.predict(W), block.targets_in(self.targets)
             slopes, losses = self.loss.derivative(z, y), weights.times(block, z, y, self.loss.value(z, y))
             return weights.adjoint(block, z, y, slopes, size), summation.number_parts(losses)
@@ -401,7 +400,7 @@ class TiltedRisk(LinearModelObjective):
         W, targets = self._matrix(w), self.targets
         top = self.records.largest(lambda block: self.loss.value(block.predict(W), block.targets_in(targets)))
 
-        def work(block: RowBlock) -> Parts:
+        def work(block: RowBlock) -> summation.Parts:
             exponents = self._exponents(block.predict(W), block.targets_in(targets), top)
             return summation.number_parts(np.exp(exponents)), summation.number_parts(np.expm1(exponents))
 

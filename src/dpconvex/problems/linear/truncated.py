@@ -14,7 +14,6 @@ from dpconvex.losses import LinearModelLoss, PiecewiseLinearLoss, TruncatedLosse
 from dpconvex.problems.base import ROUNDING, UP, Objective, StatedBounds, inner_product_rounding
 from dpconvex.problems.data import summation
 from dpconvex.problems.data.records import Records, RecordSource, RowBlock
-from dpconvex.problems.data.summation import Parts
 from dpconvex.problems.linear import lipschitz_extension as extension
 from dpconvex.problems.linear.objective import clipped_targets
 from dpconvex.sets import ConvexSet
@@ -150,7 +149,7 @@ class TruncatedRisk(CenteredRisk):
         return (self._curvature + self.l2) * UP
 
     def value(self, w: Floats) -> float:
-        def work(block: RowBlock) -> Parts:
+        def work(block: RowBlock) -> summation.Parts:
             losses, rows = self.of(block)
             return (summation.number_parts(losses.value(block.predict(w), rows)),)
 
@@ -162,14 +161,14 @@ class TruncatedRisk(CenteredRisk):
     def mean_slope(self, w: Floats) -> Floats:
         """Return the mean of the clipped gradients, without the ridge, of norm at most C, shape (dim,)."""
 
-        def work(block: RowBlock) -> Parts:
+        def work(block: RowBlock) -> summation.Parts:
             losses, rows = self.of(block)
             return (block.adjoint(losses.slope(block.predict(w), rows), self.level),)
 
         return summation.vector(self.records.total(work)[0]) / self.records.n
 
     def value_and_gradient(self, w: Floats) -> tuple[float, Floats]:
-        def work(block: RowBlock) -> Parts:
+        def work(block: RowBlock) -> summation.Parts:
             z, (losses, rows) = block.predict(w), self.of(block)
             values = summation.number_parts(losses.value(z, rows))
             return block.adjoint(losses.slope(z, rows), self.level), values
@@ -192,7 +191,7 @@ class TruncatedRisk(CenteredRisk):
     def hessian_product(self, w: Floats, v: Floats) -> Floats:
         size = self._curvature * float(np.linalg.norm(v))
 
-        def work(block: RowBlock) -> Parts:
+        def work(block: RowBlock) -> summation.Parts:
             losses, rows = self.of(block)
             return (block.adjoint(losses.curvature(block.predict(w), rows) * block.predict(v), size),)
 

@@ -15,7 +15,6 @@ from dpconvex.problems.base import MOST_TIMES
 from dpconvex.problems.data import summation
 from dpconvex.problems.data.domain import shorten
 from dpconvex.problems.data.records import RecordSource, RowBlock
-from dpconvex.problems.data.summation import Parts
 from dpconvex.problems.data.users import clipped_mean, pick_users, record_weights
 from dpconvex.randomness import BitSource
 
@@ -152,7 +151,7 @@ def clipped_sum(
     # Where gradients are divided by D, `lengths` are not the lengths of the features.
     largest = problem.loss.slope_within(domain.l2 * float(np.linalg.norm(w))) * domain.linf
 
-    def work(block: RowBlock) -> Parts:
+    def work(block: RowBlock) -> summation.Parts:
         slopes = problem.loss.derivative(block.predict(W), block.targets_in(targets))
         size = lengths(block) * (np.abs(slopes) if slopes.ndim == 1 else np.linalg.norm(slopes, axis=1))
         factor = clip / np.maximum(size, clip)

@@ -20,7 +20,6 @@ from scipy.special import ndtr
 
 from dpconvex._types import Floats
 from dpconvex.algorithms.erm.gradient_descent import typical_steps
-from dpconvex.algorithms.erm.gradient_descent.typical_steps import Choice
 from dpconvex.geometry import gaussian_block_weights
 from dpconvex.losses import LogisticLoss
 from dpconvex.problems import Block, DataDomain, LinearModelProblem
@@ -101,7 +100,7 @@ class Course:
     start: float  #: Coefficient of the constant at the start
     signal: float  #: The minimizer's squared coefficients, over the typical ones
     level: float  #: Clipping level k, over the typical length of a gradient
-    choice: Choice  #: The steps, before they are lengthened to make up for cutting
+    choice: typical_steps.Choice  #: The steps, before they are lengthened to make up for cutting
 
 
 @final
@@ -348,7 +347,7 @@ class Look:
         bold = (s for s in TUNING.signals if self._choice(length, s).noise <= TUNING.risked * unit)
         return next(bold, TUNING.signals[-1])
 
-    def _choice(self, length: float, signal: float) -> Choice:
+    def _choice(self, length: float, signal: float) -> typical_steps.Choice:
         problem, typical = self.task, self.task.typical
         assert typical is not None
         noise = problem.differing * length * self.longest / (problem.n * self.mu) * self.scales

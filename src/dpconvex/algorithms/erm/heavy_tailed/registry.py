@@ -25,7 +25,6 @@ from dpconvex._types import Array, forwarded
 from dpconvex.algorithms.base import P
 from dpconvex.algorithms.erm import heavy_tailed
 from dpconvex.algorithms.erm.heavy_tailed import Moments, clipped_gradient, clipped_residuals, custom, level
-from dpconvex.algorithms.erm.heavy_tailed.level import Scale
 from dpconvex.algorithms.erm.heavy_tailed.localization import check_constraint
 from dpconvex.algorithms.erm.heavy_tailed.moments import check_heavy
 from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
@@ -159,7 +158,7 @@ class LeveledPlan(TwoStagePlan):
 
     problem: LinearModelProblem
     privacy: PrivacyParams  #: The promise of both runs together
-    scale: Scale
+    scale: level.Scale
     #: The plan of the method: before a run for the largest level, in a result for the released level.
     then: algorithms.LinearModelPlan
     method: HeavyMethod  #: The method that plans `then`
@@ -305,7 +304,7 @@ def leveled(
     rest = privacy if method.apart else replace(privacy, epsilon=_rounding.difference_down(privacy.epsilon, share))
     n = problem.n // APART if method.apart else problem.n
     unlucky = min(0.01, problem.n**-0.5) if failure is None else failure / 2
-    scale = Scale(problem, n, share, rest.epsilon, unlucky, method.slopes, method.apart, constants)
+    scale = level.Scale(problem, n, share, rest.epsilon, unlucky, method.slopes, method.apart, constants)
     if proved and not scale.enough:
         least = math.ceil(2 * (scale.slack + scale.least)) * (APART if method.apart else 1)
         remedy = "Declare a moment, heavy_tailed=(2, G), or leave its bound out, heavy_tailed=2: then nothing is proved"

@@ -30,7 +30,6 @@ from dpconvex._types import Array, Floats
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, check_average, recorded
 from dpconvex.algorithms.erm.user_level import accelerated_schedule as schedules, guards
 from dpconvex.algorithms.erm.user_level.aggregates import Smoothing, UserGradients, smoothings
-from dpconvex.algorithms.erm.user_level.guards import Guard
 from dpconvex.errors import InvalidParameterError
 from dpconvex.plugins import of_paper
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Unit
@@ -233,13 +232,13 @@ def _guards(
         return max(1, count // size if cohort else -(-count // size))
 
     @lru_cache(maxsize=4096)
-    def guard(users: int, steps: int) -> tuple[schedules.Batching, Guard] | InvalidParameterError:
+    def guard(users: int, steps: int) -> tuple[schedules.Batching, guards.Guard] | InvalidParameterError:
         try:
             return planned(users, steps)
         except InvalidParameterError as error:
             return error
 
-    def planned(users: int, steps: int) -> tuple[schedules.Batching, Guard]:
+    def planned(users: int, steps: int) -> tuple[schedules.Batching, guards.Guard]:
         if sample is not None:
             batching = schedules.Batching(0, users, 1, sample)
             if sample > users:
@@ -250,7 +249,7 @@ def _guards(
         if read < 2:
             raise InvalidParameterError("batches", batches, f"must leave two users in each batch of {users}")
         batching = schedules.Batching(0, users, batches)
-        options: list[Guard] = []
+        options: list[guards.Guard] = []
         if test in ("auto", "clipped"):
             options.append(guards.clipped(read, dim, privacy, share, clip))
         if test != "clipped":
