@@ -1,7 +1,5 @@
 """A first draft of a schema file, read off a table. Drafting is not private; the draft says so line by line."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime
 from typing import Any

@@ -4,8 +4,6 @@ Every result is a function of one record and public text. Formulas are parsed, n
 names, numbers, ``+ - * / **`` and the functions of `FUNCTIONS`. Cells never raise: a result without value is missing.
 """
 
-from __future__ import annotations
-
 import ast
 import datetime
 import math

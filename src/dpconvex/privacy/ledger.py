@@ -1,7 +1,5 @@
 """The ledger: what the plan allows, what was released, and what it costs. Written to before anything is sampled."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields as dataclass_fields, replace
@@ -41,7 +39,7 @@ class Release:
         return {**vars(self), "event": self.event.to_dict(), "sensitivity": asdict(self.sensitivity)}
 
     @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Release:
+    def from_dict(cls, fields: dict[str, Any]) -> "Release":
         """Inverse of `to_dict`; unknown fields of a later version are left out, but in an event they are refused."""
         parts = {part.name: fields[part.name] for part in dataclass_fields(cls) if part.name in fields}
         if not all(isinstance(parts.get(name, ""), str | None) for name in ("label", "mechanism", "block")):

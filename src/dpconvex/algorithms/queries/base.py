@@ -7,8 +7,6 @@ The code in this module reads the records once, clips them into the domain, and 
 turns released answers into a histogram, which is post-processing.
 """
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -53,7 +51,7 @@ class QueryResult:
     answers: Floats
     tables: ReleasedTables | None  #: the noisy tables themselves, where the method measured tables
     certificate: PrivacyCertificate  #: states what the release costs
-    plan: QueryReleasePlan  #: the plan that ran: public constants
+    plan: "QueryReleasePlan"  #: the plan that ran: public constants
 
     @property
     def histogram(self) -> Floats:
@@ -159,7 +157,7 @@ class QueryReleasePlan(Plan):
         """Whether axes and dtype of records are those that are planned (public facts)."""
         return records.shape[1:] in ((), (len(self.queries.shape),)) and records.dtype.kind in "iu"
 
-    def _begun(self, records: Any, weights: Floats | None, source: BitSource, ledger: Ledger) -> QueryReleasePlan:
+    def _begun(self, records: Any, weights: Floats | None, source: BitSource, ledger: Ledger) -> "QueryReleasePlan":
         """Release what the rest of the run depends on, and return the plan to continue with, most often this one."""
         return self
 

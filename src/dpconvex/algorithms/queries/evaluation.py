@@ -16,8 +16,6 @@ Assumptions
     enforced, not checked: positions are clipped into the table, numbers into [0, 1], and NaN counts as 0.
 """
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -50,7 +48,7 @@ class EvaluationResult:
 
     cells: Floats  #: The noisy sums of all tables in one vector, in the order of the plan's `shapes`
     certificate: PrivacyCertificate
-    plan: EvaluationPlan
+    plan: "EvaluationPlan"
 
 
 @dataclass(frozen=True)

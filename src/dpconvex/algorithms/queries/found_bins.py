@@ -22,8 +22,6 @@ Assumptions
     edges as were planned.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
@@ -147,7 +145,7 @@ class FoundBinsPlan(QueryReleasePlan):
     def course(self) -> tuple[Any, ...]:
         return (tuple(map(astuple, self.outer)), self.edges) if self.edges else ()
 
-    def resumed(self, *course: Any) -> FoundBinsPlan:
+    def resumed(self, *course: Any) -> "FoundBinsPlan":
         """Return the plan with released ranges and bins; `InvalidParameterError` if no run could release them."""
         fields, edges = course[0], tuple(map(tuple, course[1]))
         if [len(cut) for cut in edges] != [self._bins(k) + 1 for k in self.open.columns]:
@@ -201,7 +199,7 @@ class FoundBinsPlan(QueryReleasePlan):
     def _takes(self, records: Array) -> bool:
         return records.shape[1:] == (len(self.queries.shape),) and records.dtype.kind in "iuf"
 
-    def _begun(self, records: Any, weights: Floats | None, source: BitSource, ledger: Ledger) -> FoundBinsPlan:
+    def _begun(self, records: Any, weights: Floats | None, source: BitSource, ledger: Ledger) -> "FoundBinsPlan":
         unranged, octaves, plan = self.open.unranged, [], self
         if unranged:
             noise, deviation, _ = self.noises[OCTAVES]

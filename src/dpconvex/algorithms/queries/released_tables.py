@@ -27,8 +27,6 @@ Models
     the number of records are rounded with one uniform number, so that counts are within 1 of their expectations.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -77,7 +75,7 @@ class ReleasedTotal:
     law: str  #: law of the cells' noise
 
     @classmethod
-    def of(cls, noisy: Sequence[Floats], deviations: Sequence[float], law: str) -> ReleasedTotal:
+    def of(cls, noisy: Sequence[Floats], deviations: Sequence[float], law: str) -> "ReleasedTotal":
         """Return the estimate from tables of noisy counts whose cells have noise of these deviations."""
         weights = [1 / (table.size * noise**2) for table, noise in zip(noisy, deviations, strict=True)]
         whole = math.fsum(weights)

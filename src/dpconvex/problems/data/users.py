@@ -13,8 +13,6 @@ A user's gradient is computed from its own records alone, down to the last bit: 
 (`summation`). Records are read in portions that end where a user ends, if the user is not larger than a portion.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, final
@@ -56,7 +54,7 @@ class UserGroups:
     order: Positions | None = None
 
     @classmethod
-    def of(cls, labels: Array, *, empty: bool = False) -> UserGroups:
+    def of(cls, labels: Array, *, empty: bool = False) -> "UserGroups":
         """Group records by their labels; users are in the order of the sorted labels.
 
         Labels (n_records,) are numbers, texts or dates; objects are compared by their text. All missing labels together

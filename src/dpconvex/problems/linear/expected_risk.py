@@ -7,8 +7,6 @@ the numeric columns, and 0 in the span of the constant and the means of blocks; 
 centered blocks. For shapes, directions are coordinates ``w = F v`` in which curvature and ridge are diagonal.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -154,7 +152,7 @@ class TypicalData:
     def of(
         cls, domain: DataDomain, loss: LinearModelLoss, radius: float, factor: Factor | None = None,
         explained: float | None = None, residual: float | None = None,
-    ) -> TypicalData:  # fmt: skip
+    ) -> "TypicalData":  # fmt: skip
         """Return the guess for the average loss; `radius` is the comparator norm. With a factor, coordinates are new.
 
         `explained` is the variance of the minimizer's predictions, or None if it follows from the radius; `residual` is

@@ -1,7 +1,5 @@
 """Objectives of linear models: an aggregate of the losses (their average, or a log-sum-exp), a ridge, a linear term."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Callable
@@ -60,7 +58,7 @@ class LinearModelObjective(Objective):
             raise InvalidDataError(f"linear has shape {self.linear.shape}; the parameters need ({self.dim},)")
 
     @abstractmethod
-    def _weights(self, w: Floats) -> Weights:
+    def _weights(self, w: Floats) -> "Weights":
         """Return the records' weights at `w`."""
 
     @property
@@ -199,7 +197,7 @@ class LinearModelObjective(Objective):
             out = out + self.tilt * (slope**2 if slope.ndim == 1 else slope[:, :, None] * slope[:, None, :])
         return out
 
-    def _slope(self, w: Floats, weights: Weights) -> Floats:
+    def _slope(self, w: Floats, weights: "Weights") -> Floats:
         """Return the gradient of the data part, shape (dim,)."""
         W, size = self._matrix(w), self._size(w, weights.largest)
 
@@ -337,7 +335,7 @@ class RegularizedRisk(LinearModelObjective):
         value = self._value(summation.number(losses) / weights.total, w)
         return value, self._gradient(self._pull_back(weights.vector(slope).ravel() / weights.total), w)
 
-    def subset(self, stride: int) -> RegularizedRisk:
+    def subset(self, stride: int) -> "RegularizedRisk":
         records, targets, counted = self.records.subset(stride, self.targets, self.weights)
         if self._given or self.counted is None:
             weights = counted * stride if self._given else None

@@ -1,7 +1,5 @@
 """The public statement of a linear-model problem: loss, domain, size and the norm of the comparator."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -159,7 +157,7 @@ class LinearModelProblem(Problem):
         return None if self.attack is None else Lift(self.attack, self.domain)
 
     @cached_property
-    def _lifted(self) -> LinearModelProblem:
+    def _lifted(self) -> "LinearModelProblem":
         assert self.lift is not None
         return LinearModelProblem(self.loss, self.lift.domain, self.n, self.radius * self.lift.stretch, self.tilt)
 

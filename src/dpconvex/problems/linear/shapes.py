@@ -3,8 +3,6 @@
 Certificates state vertices (knots or levels); all else follows (docs, Additive models, section 4). Places: see `Knots`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -228,7 +226,7 @@ class ExpectedShapes:
 
     def typical(
         self, loss: LinearModelLoss, factor: Factor, unit: float, residual: float | None = None
-    ) -> TypicalShapes:
+    ) -> "TypicalShapes":
         """Return the quadratic model of the risk; `unit` is the square of the prediction that counts as a logit.
 
         `residual` is the deviation of residuals in the part of the targets' range that a look keeps; None without one.

@@ -31,8 +31,6 @@ Accuracy
     `look` reads the releases; docs, Look first, then plan, has the model and what was measured.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -184,7 +182,7 @@ class InformedPlan(algorithms.LinearModelPlan):
         walked[-1] = math.hypot(own / 2, self.look.unit * float(np.linalg.norm(far)))
         return np.minimum(walked, self.problem.radius)
 
-    def resumed(self, *course: Any) -> InformedPlan:
+    def resumed(self, *course: Any) -> "InformedPlan":
         """Return the plan after these releases: centers, widths, share, shares by length, squares, slopes and bend."""
         center, width, share, shares, squares, way = course
         count = 0 if self.centers is None else len(self.look.columns)

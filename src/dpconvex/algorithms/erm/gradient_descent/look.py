@@ -7,8 +7,6 @@ along it and of the constant, are released last. The course is what the run does
 plan). All grids are public and bounded, so every release, however extreme, leads to constants that a run can use.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -124,7 +122,7 @@ class Look:
             return self.problem
         return replace(self.problem, loss=replace(loss, rate=self.share).as_told)
 
-    def told(self, share: float) -> Look:
+    def told(self, share: float) -> "Look":
         """Return the look that knows the noisy share of positive labels."""
         return replace(self, share=self._share(share)[0])
 
@@ -143,7 +141,7 @@ class Look:
         trust = TUNING.center_variance / (TUNING.center_variance + self.column_deviations[0] ** 2)
         return np.clip(noisy * trust, -1.0, 1.0)
 
-    def narrowed(self, noisy_center: Floats, noisy_width: Floats) -> Look:
+    def narrowed(self, noisy_center: Floats, noisy_width: Floats) -> "Look":
         """Return the look for moved and narrower columns, from noisy centers and mean distances in half ranges.
 
         Records are not clipped into the narrower columns: these only describe typical data, and gradients are cut.

@@ -21,8 +21,6 @@ Assumptions
     Those of the method. That the columns are concentrated is for accuracy: privacy holds whatever they are.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -146,7 +144,7 @@ class CenteredPlan(TwoStagePlan):
     def course(self) -> tuple[Any, ...]:
         return () if self.center is None else (self.center, self.length, *self.then.course)
 
-    def resumed(self, *course: Any) -> CenteredPlan:
+    def resumed(self, *course: Any) -> "CenteredPlan":
         """Return the plan after this center and length, which must be possible outcomes, and later releases."""
         center, length, *later = course
         inside = len(center) == len(self.numeric) and bool((np.abs(center) <= self.half_widths).all())
@@ -177,7 +175,7 @@ class CenteredPlan(TwoStagePlan):
         }
         return {**self.then.problem.describe(), **self.then.describe(), "recentered": recentered}
 
-    def informed(self, center: Floats, length: float) -> CenteredPlan:
+    def informed(self, center: Floats, length: float) -> "CenteredPlan":
         """Return the plan for a released center (p,) and length; columns stay unless the length is clearly shorter."""
         moved = length <= TUNING.worth * float(np.linalg.norm(self.half_widths))
         problem = centered(self.problem, length) if moved else self.problem

@@ -26,8 +26,6 @@ Assumptions
     Those of the method, which is planned before the run: nothing is refused after a release.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
@@ -159,7 +157,7 @@ class RangedPlan(TwoStagePlan):
         found = tuple(map(astuple, self.outer)), self.edges, *looks
         return (*found, *self.then.course) if self.edges or self.target_cells or self.cells else ()
 
-    def resumed(self, *course: Any) -> RangedPlan:
+    def resumed(self, *course: Any) -> "RangedPlan":
         """Return the plan in which these ranges, which must be possible outcomes, and later values are released."""
         fields, edges, *later = course
         target, *later = later if self.look else ((), *later)
@@ -222,7 +220,7 @@ class RangedPlan(TwoStagePlan):
         """The range into which the `looked` columns are scaled before a run."""
         return SCALED if self.place is None else ranges.WHOLE
 
-    def through(self, place: Place | None) -> RangedPlan:
+    def through(self, place: Place | None) -> "RangedPlan":
         """Return this plan with `place` as its map of records."""
         return continued(self, place=place)
 

@@ -17,8 +17,6 @@ Mistake
     number, so no noise covers these. Only the noisy histogram leaves the data.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -65,7 +63,7 @@ class TypicalUserPlan(TwoStagePlan):
     def course(self) -> tuple[Any, ...]:
         return () if self.typical is None else (self.typical, *self.then.course)
 
-    def resumed(self, *course: Any) -> TypicalUserPlan:
+    def resumed(self, *course: Any) -> "TypicalUserPlan":
         """Return the plan after the release of this number, which must be a possible outcome, and later releases."""
         typical, *later = course
         if typical not in TYPICAL:
@@ -84,7 +82,7 @@ class TypicalUserPlan(TwoStagePlan):
         found = {"cells": len(TYPICAL), "epsilon": self.first.epsilon, "found": self.typical}
         return {**self.then.describe(), "typical_user": found}
 
-    def informed(self, typical: int) -> TypicalUserPlan:
+    def informed(self, typical: int) -> "TypicalUserPlan":
         """Return the plan for a released number of records of a typical user."""
         problem = replace(self.problem, records_per_user=typical, factor=None)  # every plan chooses its own coordinates
         then = self.planner(problem, self.then.privacy)[0]

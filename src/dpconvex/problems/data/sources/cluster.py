@@ -6,8 +6,6 @@ no source of them and no budget (the encoding is made so by `estimators._streams
 repeated releases nothing twice.
 """
 
-from __future__ import annotations
-
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -43,7 +41,7 @@ class Partitions(TableSource):
     def n(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return sum(self.sizes)
 
-    def taken(self, index: Array) -> Partitions:
+    def taken(self, index: Array) -> "Partitions":
         return TakenPartitions(self, index)
 
     @abstractmethod
