@@ -20,10 +20,9 @@ import numpy as np
 from dpconvex._types import Array, set_fields
 from dpconvex.errors import InvalidDataError
 from dpconvex.problems.data.sources.arrow import open_tables, quiet_reading
-from dpconvex.problems.data.sources.rows import Held, InOrder, Portion, TableSource, chosen_columns, in_order, inside
+from dpconvex.problems.data.sources.rows import Encode, Held, InOrder, TableSource, Task, chosen_columns, inside
 
 T = TypeVar("T")
-Encode = Callable[[Any], Portion]
 RETRIES = 3  #: Most times that a task is sent again.
 
 
@@ -48,7 +47,7 @@ class Partitions(TableSource):
     def run(self, function: Callable[..., T], *arguments: Sequence[Any]) -> list[T]:
         """Return the results of `function` on each partition, with its argument from one sequence if given."""
 
-    def sent(self, encode: Encode, task: Callable[[Portion, int, Any], T], held: Held) -> Iterator[T]:
+    def sent(self, encode: Encode, task: Task[T], held: Held) -> Iterator[T]:
         def whole(part: Any, place: tuple[int, int, Any]) -> tuple[int, T | None]:
             first, size, given = place
             if len(part) != size:
@@ -154,7 +153,7 @@ def opened(path: str, engine: str, address: str | None, columns: Sequence[str]) 
                 local = {"dashboard_address": "127.0.0.1:0", "host": "127.0.0.1"}
                 cluster = stack.enter_context(LocalCluster(**local)) if address is None else address  # pyright: ignore
                 stack.enter_context(Client(cluster))
-                yield lambda: in_order(dataframe.read_parquet(path, columns=list(columns), dtype_backend="pyarrow"))
+                yield lambda: InOrder(dataframe.read_parquet(path, columns=list(columns), dtype_backend="pyarrow"))
         else:
             import ray  # pyright: ignore
 

@@ -46,6 +46,8 @@ Held = Callable[[int, int], Any]
 """Returns what a task needs to know about rows ``first, ..., stop - 1``: called by the driver, with public numbers."""
 
 T = TypeVar("T")
+Encode = Callable[[Any], tuple[Any, Any]]  #: Encodes a portion of a table, each row by itself.
+Task = Callable[[Portion, int, Any], T]  #: Gets a portion, the index of its first row, and what is held of its rows.
 
 
 def nothing(first: int, stop: int) -> None:
@@ -75,7 +77,7 @@ class TableSource(ABC):
             raise InvalidDataError(f"{reason}. Write it to Parquet, or declare the order: dpconvex.data.in_order(X)")
 
     @final
-    def encoded(self, encode: Callable[[Any], tuple[Any, Any]], n_features: int) -> EncodedTables:
+    def encoded(self, encode: Encode, n_features: int) -> EncodedTables:
         """Return the rows, each encoded by itself, where they are."""
         return EncodedTables(self, encode, n_features)
 
@@ -83,9 +85,7 @@ class TableSource(ABC):
         """Yield all rows, as tables whose features fit in memory; not used if tasks are sent to the rows (`sent`)."""
         raise NotImplementedError
 
-    def sent(
-        self, encode: Callable[[Any], tuple[Any, Any]], task: Callable[[Portion, int, Any], T], held: Held
-    ) -> Iterator[T] | None:
+    def sent(self, encode: Encode, task: Task[T], held: Held) -> Iterator[T] | None:
         """Run a task where portions are (`EncodedRows.run`); None where they are read here."""
         return None
 
@@ -169,16 +169,14 @@ class EncodedRows(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def run(self, task: Callable[[Portion, int, Any], T], held: Held = nothing) -> Iterator[T]:
+    def run(self, task: Task[T], held: Held = nothing) -> Iterator[T]:
         """Yield the result of `task` for each portion, once, in any order.
 
         `task` also gets the index of the portion's first row, and the result of `held` for its rows.
         """
 
 
-def run_here(
-    pieces: Iterator[Any], encode: Callable[[Any], Portion], n: int, task: Callable[[Portion, int, Any], T], held: Held
-) -> Iterator[T]:
+def run_here(pieces: Iterator[Any], encode: Encode, n: int, task: Task[T], held: Held) -> Iterator[T]:
     """Run a task on pieces of n rows: one thread encodes and uses a piece, while the next piece is read."""
 
     def work(piece: Any, first: int, given: Any) -> T:
@@ -218,7 +216,7 @@ def _next(items: Iterator[T]) -> T | None:
 class EncodedTables(EncodedRows):
     """Rows of a table, each encoded by itself, where they are."""
 
-    def __init__(self, table: TableSource, encode: Callable[[Any], tuple[Any, Any]], n_features: int) -> None:
+    def __init__(self, table: TableSource, encode: Encode, n_features: int) -> None:
         self._table, self._encode, self.n_features, self.n = table, encode, n_features, table.n
         if self.n < 1:
             raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")
@@ -233,7 +231,7 @@ class EncodedTables(EncodedRows):
 
         return EncodedTables(self._table, both, n_features)
 
-    def run(self, task: Callable[[Portion, int, Any], T], held: Held = nothing) -> Iterator[T]:
+    def run(self, task: Task[T], held: Held = nothing) -> Iterator[T]:
         found = self._table.sent(self._encode, task, held)
         if found is None:
             return run_here(self._table.portions(self.n_features), self._encode, self.n, task, held)
@@ -248,9 +246,12 @@ class MappedRows(EncodedRows):
         self.n, self._rows, self._changes = rows.n, rows, (change, targets)
         self.n_features = change(np.zeros((1, rows.n_features))).shape[1]
 
-    def run(self, task: Callable[[Portion, int, Any], T], held: Held = nothing) -> Iterator[T]:
+    def run(self, task: Task[T], held: Held = nothing) -> Iterator[T]:
         change, targets = self._changes  # tasks are sent to workers, so they must not hold `self`, which has the rows
         return self._rows.run(lambda portion, *more: task((change(portion[0]), targets(portion[1])), *more), held)
+
+
+Rows = Array | EncodedRows
 
 
 def same(values: Any) -> Any:
@@ -258,10 +259,7 @@ def same(values: Any) -> Any:
     return values
 
 
-def mapped(
-    X: Array | EncodedRows, y: Array | EncodedRows,
-    change: Callable[[Floats], Floats], targets: Callable[[Any], Any] = same,
-) -> tuple[Any, Any]:  # fmt: skip
+def mapped(X: Rows, y: Rows, change: Callable[[Floats], Floats], targets: Callable[..., Any] = same) -> tuple[Any, Any]:
     """Return features and targets after functions of single rows: two arrays, or the same `EncodedRows` twice."""
     if isinstance(X, EncodedRows):
         rows = MappedRows(X, change, targets)
@@ -269,9 +267,7 @@ def mapped(
     return change(X), targets(y)
 
 
-def totals(
-    X: Array | EncodedRows, y: Array | EncodedRows, work: Callable[..., Parts], own: Array | None = None
-) -> Parts:
+def totals(X: Rows, y: Rows, work: Callable[..., Parts], own: Array | None = None) -> Parts:
     """Return the sum over portions of `work`, given features, targets, and the portion's entries of `own` vectors.
 
     Arrays are one portion.
@@ -283,7 +279,7 @@ def totals(
     return reduce(_threads.add, X.run(lambda portion, _, held: work(*portion, held), lambda i, j: own[i:j]))
 
 
-def picked(X: Array | EncodedRows, index: Array) -> Floats:
+def picked(X: Rows, index: Array) -> Floats:
     """Return the features of the rows with the given ascending indices (m,), in memory."""
     if not isinstance(X, EncodedRows):
         return X if len(index) == len(X) else X[index]
@@ -419,7 +415,7 @@ class CellRows(EncodedRows):
             for column, values in zip(self._cells, cells, strict=True):
                 column[rows] = values
 
-    def run(self, task: Callable[[Portion, int, Any], T], held: Held = nothing) -> Iterator[T]:
+    def run(self, task: Task[T], held: Held = nothing) -> Iterator[T]:
         step = max(_LEAST_ROWS, _PORTION // self.n_features)
         pieces = (range(rows.start, rows.stop) for rows in _slices(self.n, step))
         return run_here(pieces, self._portion, self.n, task, held)
