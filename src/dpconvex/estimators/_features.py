@@ -19,7 +19,7 @@ from dpconvex.data.targets import PRIVATE
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, NumberRange
 from dpconvex.problems.data.domain import likely_values
-from dpconvex.problems.data.ranges import PARTS, Step, kept
+from dpconvex.problems.data.ranges import PARTS, Ranges, Step, kept
 
 PREDICTED = 2**16  #: Number of rows of a table that are encoded at a time for predictions.
 
@@ -48,12 +48,12 @@ class FeatureMap(ABC):
     n_columns: Any = forwarded("domain", "n_features")
     """How many columns a user's features have."""
 
-    def found(self, ranges: tuple[NumberRange, ...], parts: tuple[NumberRange, ...] = ()) -> "FeatureMap":
+    def found(self, ranges: Ranges, parts: Ranges = ()) -> "FeatureMap":
         """Return the map with released ranges, and with parts of the `lookable` ranges; without either, itself."""
         return self
 
     @final
-    def parts(self, cut: Cut) -> tuple[NumberRange, ...]:
+    def parts(self, cut: Cut) -> Ranges:
         """Return the parts of the declared ranges that a released choice of cells keeps."""
         return tuple(kept(declared, *cells) for (_, declared, _), cells in zip(self.divisible, cut, strict=False))
 
@@ -128,7 +128,7 @@ class Scaled(FeatureMap):
         ends = (NumberRange(float(self.lower[k]), float(self.upper[k])) for k in self.lookable)
         return tuple(("", each, (0.0, 0.0)) for each in ends)
 
-    def found(self, ranges: tuple[NumberRange, ...], parts: tuple[NumberRange, ...] = ()) -> FeatureMap:
+    def found(self, ranges: Ranges, parts: Ranges = ()) -> FeatureMap:
         given = ranges[: len(self.lower)] if self.open else parts
         if not given:
             return self
@@ -185,7 +185,7 @@ class FromSchema(FeatureMap):
         starts = np.cumsum([0, *(column.block.size for column in self.schema.columns)]).tolist()
         return tuple(k for k, column in zip(starts, self.schema.columns, strict=False) if chosen(column))
 
-    def found(self, ranges: tuple[NumberRange, ...], parts: tuple[NumberRange, ...] = ()) -> FeatureMap:
+    def found(self, ranges: Ranges, parts: Ranges = ()) -> FeatureMap:
         names = (name for name, *_ in self.divisible)
         return FromSchema(self.schema.with_ranges(ranges).with_ranges(dict(zip(names, parts, strict=False))))
 

@@ -20,7 +20,7 @@ from dpconvex.data.columns import MISSING, OTHER, AbstractColumn
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._features import FeatureMap, divisible, step_of
 from dpconvex.problems import Block, DataDomain, Factor, LinearModelProblem, NumberRange
-from dpconvex.problems.data.ranges import PARTS, SOUGHT, Step
+from dpconvex.problems.data.ranges import PARTS, SOUGHT, Places, Ranges, Step
 from dpconvex.problems.linear.shapes import ExpectedShapes, Knots, Levels, Pair
 
 PAIR_KNOTS, PAIR_LEVELS = 4, 8  #: Number of knots of a numeric column in a pair, and largest number of levels there
@@ -139,7 +139,7 @@ class ShapeMap(FeatureMap):
     table: bool  #: Whether cells come from a table with names or from a matrix
     own: bool  #: Whether missing numbers have a vertex in columns that do not declare it
     pairs: tuple[tuple[str, str], ...] = ()
-    knots: tuple[tuple[float, ...], ...] = ()  #: Knots of each column, empty for categories
+    knots: Places = ()  #: Knots of each column, empty for categories
     unranged: tuple[int, ...] = ()  #: Columns whose ranges a fit finds; their cells are unscaled numbers
     linear: tuple[int, ...] = ()
     placed: tuple[int, ...] = ()  #: Columns in whose declared ranges a fit finds knots
@@ -188,10 +188,7 @@ class ShapeMap(FeatureMap):
     def divisible(self) -> tuple[tuple[str, NumberRange, Step], ...]:
         return tuple((each.name, each.range, step_of(each)) for each in map(self.columns.__getitem__, self.lookable))
 
-    def found(
-        self, ranges: tuple[NumberRange, ...], parts: tuple[NumberRange, ...] = (),
-        knots: tuple[tuple[float, ...], ...] = (),
-    ) -> "ShapeMap":  # fmt: skip
+    def found(self, ranges: Ranges, parts: Ranges = (), knots: Places = ()) -> "ShapeMap":
         columns, own = list(self.columns), list(self.knots)
         for k, part in zip(self.lookable, parts, strict=False):
             columns[k] = columns[k].within(part)
@@ -209,12 +206,10 @@ class ShapeMap(FeatureMap):
             own[k] = tuple(float(cells[end]) for end in ends)
         return replace(self, columns=tuple(columns), knots=tuple(own), unranged=(), linear=(), placed=())
 
-    def place(
-        self, X: Floats, ranges: tuple[NumberRange, ...], knots: tuple[tuple[float, ...], ...], cut: Cut
-    ) -> Floats:
+    def place(self, X: Floats, ranges: Ranges, knots: Places, cut: Cut) -> Floats:
         return self.found(ranges, self.parts(cut), knots).expand(self.cells(X, ranges, cut))
 
-    def cells(self, X: Floats, ranges: tuple[NumberRange, ...], cut: Cut) -> Floats:
+    def cells(self, X: Floats, ranges: Ranges, cut: Cut) -> Floats:
         """Return raw cells as places in the released ranges, found or narrowed."""
         after, out = replace(self, placed=()).found(ranges), X.copy()  # cells of `placed` columns are places already
         for k in self.unranged:
@@ -223,7 +218,7 @@ class ShapeMap(FeatureMap):
             out[:, k] = np.clip((X[:, k] * PARTS - first) / (stop - first), 0.0, 1.0)
         return out
 
-    def with_knots(self, knots: tuple[tuple[float, ...], ...]) -> "ShapeMap":
+    def with_knots(self, knots: Places) -> "ShapeMap":
         """Return the map with these knots, checked like declared knots."""
         if len(knots) != len(self.columns):
             raise InvalidParameterError("knots_", len(knots), f"must be those of {len(self.columns)} columns")
@@ -339,12 +334,10 @@ class StraightLines(FeatureMap):
     lookable = forwarded("shapes", "lookable")
     divisible = forwarded("shapes", "divisible")
 
-    def found(self, ranges: tuple[NumberRange, ...], parts: tuple[NumberRange, ...] = ()) -> "StraightLines":
+    def found(self, ranges: Ranges, parts: Ranges = ()) -> "StraightLines":
         return self.shapes.found(ranges, parts).straight
 
-    def place(
-        self, X: Floats, ranges: tuple[NumberRange, ...], knots: tuple[tuple[float, ...], ...], cut: Cut
-    ) -> Floats:
+    def place(self, X: Floats, ranges: Ranges, knots: Places, cut: Cut) -> Floats:
         return self.found(ranges, self.parts(cut)).expand(self.shapes.cells(X, ranges, cut))
 
     def encode(self, X: Any, missing: float = 0.0) -> Floats:

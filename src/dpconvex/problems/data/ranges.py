@@ -168,6 +168,8 @@ PARTS = 32  #: Equal cells into which a range is cut; missing numbers have one m
 THIN, FEW, VAGUE = 0.15, 0.001, 0.03
 """A range on a linear scale is cut where cells hold, on average, less than THIN deviations plus a share FEW of the
 records; it is not cut if one deviation is more than a share VAGUE of the records."""
+Ranges = tuple[NumberRange, ...]  #: The ranges of some columns
+Places = tuple[tuple[float, ...], ...]  #: The knots of some columns
 Step = tuple[float, float]  #: Position of the first multiple of a step in a range, and length of a step, both in cells
 WHOLE = NumberRange(0.0, 1.0)  #: The range of places, which are numbers scaled to [0, 1] in their declared range.
 SOUGHT = 5  #: Knots found in a declared range, both ends included (docs, Additive models, section 4).
@@ -340,9 +342,7 @@ def knots(found: NumberRange, cut: Sequence[int], count: int = PARTS) -> list[fl
     return within.back([first + (last - first) * ((k - cut[0]) / (cut[-1] - cut[0])) for k in cut])
 
 
-def read_back(
-    fields: Sequence[Any], edges: Sequence[Sequence[int]], columns: int, count: int = PARTS
-) -> tuple[NumberRange, ...]:
+def read_back(fields: Sequence[Any], edges: Sequence[Sequence[int]], columns: int, count: int = PARTS) -> Ranges:
     """Return released ranges, one a column, from their fields; refuse what `find` and `crowded` cannot return."""
     outer = tuple(NumberRange(*each) for each in fields)
     fine = all(map(released, outer)) and len(outer) == len(edges) == columns

@@ -84,7 +84,7 @@ FULL = 2.0**23  #: Scores count at most this many units of a cell, so that sums 
 
 Cells = Callable[[Array], NDArray[np.int64]]
 Cut = tuple[tuple[float, float], ...]  #: A part of each range: its first cell (of 32), and the cell after its last
-Place = Callable[[Floats, tuple[NumberRange, ...], tuple[tuple[float, ...], ...], Cut], Floats]
+Place = Callable[[Floats, ranges.Ranges, ranges.Places, Cut], Floats]
 
 
 @final
@@ -101,7 +101,7 @@ class RangedPlan(TwoStagePlan):
     linear: tuple[int, ...]  #: The members of `columns` that stay on a linear scale
     target: bool  #: Whether the target's range is found, too
     knots: int = 2  #: Knots found for each of `columns`, both ends of its range included; 2: the ends alone
-    outer: tuple[NumberRange, ...] = ()  #: Released ranges read off octaves: of `columns`, then of the target
+    outer: ranges.Ranges = ()  #: Released ranges read off octaves: of `columns`, then of the target
     edges: tuple[tuple[int, ...], ...] = ()  #: For each outer range, then for `placed`: the ends kept, knots between
     placed: tuple[int, ...] = ()  #: Positions of columns given as places in their declared range; their knots are found
     look: ReportNoisyMax | None = None  #: Chooses the part of the target's declared range to keep
@@ -116,13 +116,13 @@ class RangedPlan(TwoStagePlan):
     """Public map of each record, given ranges and knots, to the method's features; None: numbers are only scaled."""
 
     @property
-    def found(self) -> tuple[NumberRange, ...]:
+    def found(self) -> ranges.Ranges:
         """The ranges that were released, for `columns`, then for the target; empty before a run."""
         own = self.edges[: len(self.outer)]  # then come those of places
         return tuple(ranges.kept(one, cut[0], cut[-1]) for one, cut in zip(self.outer, own, strict=True))
 
     @property
-    def found_knots(self) -> tuple[tuple[float, ...], ...]:
+    def found_knots(self) -> ranges.Places:
         """The released knots of each found range, ends included, then of each `placed` column; empty before a run."""
         inside = (*self.outer, *(ranges.WHOLE,) * len(self.placed)) if self.edges else ()
         return tuple(tuple(ranges.knots(one, cut)) for one, cut in zip(inside, self.edges, strict=True))
@@ -226,7 +226,7 @@ class RangedPlan(TwoStagePlan):
 
     def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         ledger = Ledger(self.privacy, self.releases)
-        outer, edges, target, cells = tuple[NumberRange, ...](), tuple[tuple[int, ...], ...](), (), Cut()
+        outer, edges, target, cells = ranges.Ranges(), tuple[tuple[int, ...], ...](), (), Cut()
         if self.look is not None:
             parts = lambda _, y: ranges.parts(SCALED, self._weighed(y)[0])[None]  # noqa: E731
             counts = counted(X, y, groups, parts, ranges.PARTS + 1)
