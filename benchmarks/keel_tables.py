@@ -37,7 +37,7 @@ def table(name: str) -> Table:
 
     frame = load_data(*KEEL[name], raw=True)
     frame.columns = [*(f"c{k}" for k in range(frame.shape[1] - 1)), "y"]
-    frame["y"] = frame["y"].map(str)
+    frame["y"] = "class " + frame["y"].map(str)  # else a draft takes many codes for numbers
     schema, draw = drafted(name, frame, "y"), np.random.default_rng(checksum(name))
     if schema is None:
         raise ValueError(f"no schema can be drafted for {name}")

@@ -240,6 +240,14 @@ class InferencePlan(TwoStagePlan):
         return self.half_widths(*self._planned(TYPICAL - DEVIATION**2))
 
     @property
+    def hopeless(self) -> bool:
+        return super().hopeless or not self.expected_intervals[1]
+
+    @property
+    def outlook(self) -> str:
+        return super().outlook if self.expected_intervals[1] else "no interval is expected to be finite"
+
+    @property
     def hopeful(self) -> bool:
         """Whether an interval is expected to be finite if numbers are spread widely."""
         return self.half_widths(*self._planned(SPREAD - DEVIATION**2))[1] > 0

@@ -255,7 +255,7 @@ def build(
 
 def model_kind(model: str | None, schema: Schema | None) -> tuple[str, type[PrivateLinearModel]]:
     """Return a model's name, by default that for the schema's target, and its class."""
-    from dpconvex.estimators import ADDITIVE_ESTIMATORS, ESTIMATORS
+    from dpconvex.estimators import ADDITIVE_ESTIMATORS, ESTIMATORS, PrivateLinearRegressor
 
     kinds = {estimator.kind: estimator for estimator in ESTIMATORS}
     target = None if schema is None else schema.target
@@ -263,7 +263,13 @@ def model_kind(model: str | None, schema: Schema | None) -> tuple[str, type[Priv
     kinds[ADDITIVE] = ADDITIVE_ESTIMATORS[numeric]
     if model is None:
         model = "linear" if numeric else "logistic"
-    return _validate.choice("model", model, kinds), kinds[model]
+    kind = kinds[_validate.choice("model", model, kinds)]
+    if target is not None and issubclass(kind, PrivateLinearRegressor) != numeric:
+        what = f"is for {'classes' if numeric else 'numbers'}, and the schema's target is not"
+        raise InvalidParameterError(
+            "model", model, what, f"Use {'linear, huber, quantile' if numeric else 'logistic, svc'} or additive"
+        )
+    return model, kind
 
 
 def planned_rows(table: Path | None, count: int | None, name: str = "rows") -> int:

@@ -39,9 +39,9 @@ _T = TypeVar("_T")
 def one_line_errors(command: Callable[_P, _T]) -> Callable[_P, _T]:
     """Turn expected failures of a command into ``error: ...`` on stderr and exit code 2, and warnings into one line."""
 
-    def tell(message: Warning | str, category: type[Warning], *place: Any) -> None:
+    def tell(given: Collection[str], message: Warning | str, category: type[Warning], *place: Any) -> None:
         if issubclass(category, DpconvexWarning):
-            print(f"warning: {message}", file=sys.stderr)
+            print(f"warning: {_spoken(str(message), given)}", file=sys.stderr)
         else:
             usual(message, category, *place)
 
@@ -53,12 +53,13 @@ def one_line_errors(command: Callable[_P, _T]) -> Callable[_P, _T]:
             with warnings.catch_warnings():
                 warnings.simplefilter("always", DpconvexWarning)
                 warnings.simplefilter("ignore", RepeatedFitWarning)  # a command fits once
-                warnings.showwarning = tell
+                warnings.showwarning = functools.partial(tell, options)
                 return command(*args, **options)
         except BrokenPipeError:
             raise  # the reader went away; click ends quietly
         except (DpconvexError, OSError, MemoryError, ModuleNotFoundError) as error:
             what = "this does not fit in memory" if isinstance(error, MemoryError) else " ".join(str(error).split())
+            what = _spoken(what, options) if isinstance(error, DpconvexError) else what
             if isinstance(error, ModuleNotFoundError):
                 if (name := (error.name or "").split(".")[0]) not in _validate.EXTRAS:
                     raise
@@ -67,6 +68,19 @@ def one_line_errors(command: Callable[_P, _T]) -> Callable[_P, _T]:
             raise typer.Exit(2) from None
 
     return guarded
+
+
+def _spoken(text: str, options: Collection[str]) -> str:
+    """Return a message of the library with the running command's `options` as the command line spells them."""
+
+    def option(found: re.Match[str]) -> str:
+        name, value = found.groups()
+        if name not in options or (found.start() == 0 and value not in ("None", "True", "False")):
+            return found[0]  # a message begins with what was given
+        flag = f"--{name.replace('_', '-')}"
+        return {"None": flag, "True": flag, "False": f"no {flag}"}.get(value, f"{flag} {value.strip(chr(39))}")
+
+    return re.sub(r"\b([a-z_0-9]+)=('[^' ]*'|[\w.+-]*\w)", option, text)
 
 
 def unknown(name: str | None, names: Collection[str], requirement: str, command: str) -> InvalidParameterError:

@@ -11,7 +11,7 @@ from typing import Any, cast, final
 
 import narwhals as nw
 import numpy as np
-from sklearn.base import ClassifierMixin
+from sklearn.base import ClassifierMixin, RegressorMixin
 
 from dpconvex import _validate
 from dpconvex._types import Array, Floats
@@ -252,6 +252,26 @@ class Classifier(ClassifierMixin, ABC):
 
         index, classes = self._labels(X, y)
         return float(accuracy_score(np.asarray(classes)[index], self.predict(X), sample_weight=sample_weight))  # pyright: ignore[reportAttributeAccessIssue]
+
+
+class Regressor(RegressorMixin, ABC):
+    """A regressor whose `score` reads a table with a schema as `fit` does."""
+
+    @abstractmethod
+    def _numbers(self, X: Any, y: Any) -> Array:
+        """Return the targets in their own unit."""
+
+    @abstractmethod
+    def _range(self) -> TargetRange:
+        """Return the target's range."""
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return R^2; of a table with a schema without `y`, too. On private data it is not private."""
+        from sklearn.metrics import r2_score
+
+        truth = np.asarray(self._numbers(X, y), dtype=np.float64)
+        truth = np.where(np.isnan(truth), self._range().middle, truth)  # as fits count what is missing
+        return float(r2_score(truth, self.predict(X), sample_weight=sample_weight))  # pyright: ignore[reportAttributeAccessIssue]
 
 
 class FromLogits(ABC):

@@ -19,6 +19,7 @@ from dpconvex._html import panel
 from dpconvex.algorithms.queries import evaluation
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
+from dpconvex.problems.linear.expected_risk import evenness
 
 if TYPE_CHECKING:
     from dpconvex.algorithms import LinearModelPlan
@@ -101,7 +102,9 @@ def _excess(plan: LinearModelPlan) -> Expected:
     return low, typical, high, plan.yardstick
 
 
-def _share_of_excess(factor: float, plan: LinearModelPlan) -> Expected:
+def _share_of_excess(factor: float, plan: LinearModelPlan, ranks: bool = False) -> Expected:
+    # What columns tell of rare classes is a smaller part of the log-loss, but not of how well scores rank.
+    factor /= evenness(plan.problem.loss.told) if ranks else 1.0
     if plan.problem.loss.task != "classification" or plan.problem.loss.n_outputs > 1:
         raise InvalidParameterError("goal", "auc or accuracy", "is for classifiers of two classes", "Give an excess")
     low, typical, high, constant = (min(0.5, factor * each) for each in _excess(plan))
@@ -119,6 +122,8 @@ def _half_width(plan: Any) -> Expected:
 def _evaluation(metric: str, plan: LinearModelPlan) -> Expected:
     n, (noise, sampling) = max(1, round(HELD_OUT * plan.problem.n)), SCORED[metric]
     test: Any = evaluation.plan(n, PrivacyParams(plan.privacy.epsilon, unit=plan.privacy.unit))
+    told = plan.problem.loss.told or (0.5, 0.5)
+    n = n * 2 * min(told) if metric == "auc" else n  # as many pairs, and as much noise, as with equal rates
     own = noise * math.sqrt(4 * test.bins) / (n * plan.privacy.epsilon)
     low, typical, high = (1.96 * math.hypot(own, share * sampling / math.sqrt(n)) for share in (0.0, 0.7, 1.0))
     return low, typical, high, math.inf
@@ -126,7 +131,7 @@ def _evaluation(metric: str, plan: LinearModelPlan) -> Expected:
 
 MEASURES: dict[str, tuple[str, Callable[[Any], Expected]]] = {
     "excess": ("an excess loss", _excess),
-    "auc": ("a loss of AUC", partial(_share_of_excess, 0.7)),
+    "auc": ("a loss of AUC", partial(_share_of_excess, 0.7, ranks=True)),
     "accuracy": ("a loss of accuracy", partial(_share_of_excess, 0.65)),
     "halfwidth": ("a half-width of intervals", _half_width),
     **{f"evaluate:{name}": (f"a half-width of an evaluation's {name}", partial(_evaluation, name)) for name in SCORED},

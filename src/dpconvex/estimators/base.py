@@ -100,7 +100,7 @@ class FittedModel(FindsRanges, PrivateEstimator, ABC):
         X = _matrices.learned_matrix(self, X, reset=reset, sparse=self._sparse)
         features = self._feature_map(X.shape[1]).found(*found)
         if scipy.sparse.issparse(X) and self.feature_bounds is not None:
-            what, remedy = "cannot be used with a sparse matrix", "Give feature_norm, or feature_bound"
+            what, remedy = "cannot be used with a sparse matrix", "Give feature_norm, or make the matrix dense"
             raise InvalidParameterError("feature_bounds", self.feature_bounds, what, remedy)
         return features, features.encode(X, missing)
 

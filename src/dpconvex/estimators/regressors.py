@@ -5,7 +5,6 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Self, cast, final
 
 import numpy as np
-from sklearn.base import RegressorMixin
 
 from dpconvex import _validate
 from dpconvex._types import Array, Floats, forwarded
@@ -76,7 +75,7 @@ def capped(reach: float, delta: float) -> tuple[LinearModelLoss, ...]:
 
 
 @dataclass(eq=False, repr=False)
-class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
+class PrivateLinearRegressor(_targets.Regressor, PrivateLinearModel):
     """A linear regressor. Inside, targets are clipped (not if `heavy_tailed`) to a range and mapped to [-1/2, 1/2]."""
 
     effect: ClassVar[str] = "the prediction"
@@ -267,7 +266,6 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
             return np.array(numbers, dtype=np.float64)
 
     def _numbers(self, X: Any, y: Any) -> Array:
-        """Return the targets in their own unit."""
         if self.schema is not None and y is None:
             if self.schema.target is not None and not self.schema.target.numeric:
                 raise InvalidParameterError("y", None, "must be given: the schema's target is a class, not a number")

@@ -183,7 +183,7 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
         """Return the chosen model's prediction for every record, (n,)."""
         return self._fitted().predict(X)
 
-    def score(self, X: Any, y: Any) -> float:
+    def score(self, X: Any, y: Any = None) -> float:
         """Return the chosen model's accuracy or R^2, as its own `score` does. On private data it is not private."""
         return float(self._fitted().score(X, y))  # pyright: ignore[reportAttributeAccessIssue]
 

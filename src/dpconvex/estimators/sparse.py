@@ -6,7 +6,6 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Self, final
 
 import numpy as np
-from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _progress, _validate
@@ -142,7 +141,7 @@ class PrivateSparseModel(FittedModel):
 @final
 @with_shared(**REGRESSOR, seed=SEED)
 @dataclass(eq=False, repr=False)
-class PrivateLasso(RegressorMixin, PrivateSparseModel):
+class PrivateLasso(_targets.Regressor, PrivateSparseModel):
     """Least squares with coefficients in an l1 ball under differential privacy: many features, few that matter.
 
     The error grows with the logarithm of the number of features, where l2 methods pay its square root. NumPy arrays,

@@ -334,7 +334,8 @@ class Summary:
             first = ("" if len(name) > room else name).ljust(min(room, widths[0]))
             table.append("  ".join([first, *map(str.rjust, cells, widths[1:])]))
         unknown = [] if f.finite.all() else [f"Infinite intervals: {UNKNOWN}."]
-        return "\n".join([self.title, "", *table, "", *self.notes, *unknown])
+        law = "P: share of simulated draws, without an effect, whose z is as large; noise is not normal."
+        return "\n".join([self.title, "", *table, "", *self.notes, law, *unknown])
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dict of fields for each coefficient's name; whoever writes JSON replaces infinities and NaN."""

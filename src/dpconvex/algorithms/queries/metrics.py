@@ -136,7 +136,7 @@ def _score_metrics(T: Floats, link: Callable[[Floats], Floats] | None, covarianc
         share = np.clip(found["rate"], 1e-12, 1 - 1e-12)
         found["calibration_in_the_large"] = found["rate"] - (P + N) @ rho / n
         entropy = -share * np.log(share) - (1 - share) * np.log1p(-share)
-        found["gain_over_constant"] = entropy - found["log_loss"]
+        found["gain_over_constant"] = entropy - np.maximum(found["log_loss"], 0.0)
     return found
 
 
@@ -145,7 +145,7 @@ RANGES: dict[str, tuple[float, float]] = {name: (0.0, 1.0) for name in SHARES}  
 RANGES |= {"coverage": (0.0, 1.0), "r2": (-math.inf, 1.0)}
 RANGES |= {name: (0.0, math.inf) for name in ("log_loss", "rmse", "mae", "pinball")}  # noqa: C420
 POWERS = {"rmse": 2.0}  #: Intervals of these metrics are symmetric for a power of them, here the mean square.
-DIVISORS = {"auc": [0, 1], "recall": [1], "specificity": [0], "precision": [1, 2]}
+DIVISORS = {"auc": [0, 1], "gain_over_constant": [0, 1], "recall": [1], "specificity": [0], "precision": [1, 2]}
 """For each metric the counts that it needs, of negatives (0), positives (1) and records that are called positive (2);
 where one may be noise alone, the metric is not reported."""
 

@@ -59,6 +59,8 @@ class LinearModelProblem(Problem):
     shapes: ExpectedShapes | None = None
     #: Variance of predictions that plans expect in regressions; None: it follows from `radius` and grows with columns.
     explained: float | None = None
+    #: Squared coefficients that plans expect, over those that follow from `radius` (`expected_risk.surplus`).
+    surplus: float = 1.0
     #: Deviation of residuals that plans expect in regressions, over the targets' range; None: the ordinary share.
     residual: float | None = None
     #: Whether the number of units is private and `n` a public guess of it: the sum of all losses is divided by `n`. So
@@ -202,9 +204,8 @@ class LinearModelProblem(Problem):
         if self.shapes is not None and self.factor is not None:
             unit = (self.radius / default_radius(self.domain)) ** 2
             return self.shapes.typical(self.loss.unweighted, self.factor, unit, self.residual)
-        return TypicalData.of(
-            self.domain, self.loss.unweighted, self.radius, self.factor, self.explained, self.residual
-        )
+        length = self.radius * math.sqrt(self.surplus)
+        return TypicalData.of(self.domain, self.loss.unweighted, length, self.factor, self.explained, self.residual)
 
     def log_weight_ratio(self, radius: float) -> float:
         span = self.loss_range(radius) if self.tilt else 0.0
