@@ -271,14 +271,13 @@ class PrivateSparseClassifier(_targets.FromLogits, _targets.Classifier, PrivateS
         """Return the logit of the second class, (n,)."""
         return self._linear(X)
 
+    _log_odds = decision_function
+
     @final
     def predict(self, X: Any) -> Array:
         """Return the more likely label of every record, (n,)."""
         scores = self.decision_function(X)
         return self.classes_[(scores > 0).astype(np.intp)]
-
-    def _log_odds(self, X: Any) -> Floats:
-        return self.decision_function(X)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -231,10 +231,7 @@ class _SaturatingLoss(_WideLoss):
 @final
 @dataclass(frozen=True)
 class PseudoHuberLoss(_SaturatingLoss):
-    """``width^2 (sqrt(1 + (r / width)^2) - 1)`` with the residual ``r = z - y``.
-
-    Slope at most `width`, curvature at most 1.
-    """
+    """``width^2 (sqrt(1 + (r / width)^2) - 1)``, ``r = z - y``. Slope at most `width`, curvature at most 1."""
 
     name = "pseudo_huber"
     # 3 sqrt(3) / 4: with a = |phi'| / A, phi'' = (1 - a^2)^1.5; attained at a = 1/2.
@@ -261,10 +258,7 @@ class PseudoHuberLoss(_SaturatingLoss):
 @final
 @dataclass(frozen=True)
 class LogCoshLoss(_SaturatingLoss):
-    """``width^2 log cosh(r / width)`` with the residual ``r = z - y``.
-
-    Slope at most `width`, curvature at most 1.
-    """
+    """``width^2 log cosh(r / width)`` with the residual ``r = z - y``. Slope at most `width`, curvature at most 1."""
 
     name = "log_cosh"
     self_concordance = 2.0  # with a = |phi'| / A, phi'' = (1 - a) (1 + a)

@@ -143,6 +143,7 @@ class SampledGaussian(Planned):
     steps: int  #: number of releases, positive
     name: ClassVar[str] = "Gaussian on secret samples"
     sensitivity = forwarded("step", "sensitivity")  # of one release
+    exact_bits = forwarded("step", "exact_bits")
 
     def __post_init__(self) -> None:
         _ = self.event  # its checks are ours
@@ -151,9 +152,6 @@ class SampledGaussian(Planned):
     def event(self) -> PoissonSteps:
         """All steps together; the enlarged sensitivity, twice it for two centers, covers rounding to the grid."""
         return PoissonSteps(self.rate, self.steps, self.step.event)
-
-    def exact_bits(self, source: BitSource) -> bool:
-        return self.step.exact_bits(source)
 
     def start(
         self, units: int, label: str, source: BitSource, ledger: Ledger, block: str | None = None
@@ -209,9 +207,7 @@ class GaussianBudget(Planned):
     name: ClassVar[str] = "Gaussian, its uses counted in the run"
     sensitivity = forwarded("whole", "sensitivity")  # of one value
     event = forwarded("whole", "event")
-
-    def exact_bits(self, source: BitSource) -> bool:
-        return self.whole.exact_bits(source)
+    exact_bits = forwarded("whole", "exact_bits")
 
     def each(self, uses: int) -> GaussianMechanism:
         """Return the mechanism of one of `uses` equal releases, with noise rounded up to stay within the budget."""

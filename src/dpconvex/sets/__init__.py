@@ -1,7 +1,4 @@
-"""Convex constraint sets.
-
-A new set is one class and its name in `SETS`; the contract tests then check it.
-"""
+"""Convex constraint sets. A new set is one class and its name in `SETS`; the contract tests then check it."""
 
 from dpconvex.sets.balls import Ellipsoid, L1Ball, L2Ball
 from dpconvex.sets.base import ConvexSet, WholeSpace

@@ -1,7 +1,4 @@
-"""Solvers that return a proven accuracy.
-
-A new solver is one class and its name in `SOLVERS`; the contract tests then check it.
-"""
+"""Solvers that prove their accuracy. A new one is one class and its name in `SOLVERS`: contract tests check it."""
 
 import re
 

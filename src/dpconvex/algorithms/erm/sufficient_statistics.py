@@ -267,6 +267,7 @@ class SufficientStatisticsPlan(LinearModelPlan):
     noise_name: str = "gaussian"
     constants: str = "calibrated"
     algorithm: ClassVar[str] = "sufficient_statistics"
+    exact_bits = forwarded("moments", "exact_bits")
     theorem = (  # pyright: ignore[reportAssignmentType]
         "Sufficient statistics, refined: noisy second moments, then noisy mean gradients with residuals cut at "
         "levels from noisy shares of residuals, composed adaptively."
@@ -363,9 +364,6 @@ class SufficientStatisticsPlan(LinearModelPlan):
     def describe(self) -> Mapping[str, Any]:
         rounds = [stage.rounds for stage in self.stages]
         return {"noise": self.noise_name, "rounds": rounds, "target_unit": self.target_unit}
-
-    def exact_bits(self, source: BitSource) -> bool:
-        return self.moments.exact_bits(source)
 
     def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         """Fit noisy moments, then take noisy gradient steps with residuals cut at a level that is found privately."""

@@ -80,6 +80,7 @@ class TestedSteps(Guard):
 
     mean: mechanisms.GuardedMean
     name: ClassVar[str] = "tested"
+    describe = forwarded("mean", "describe")
     __test__: ClassVar[bool] = False
 
     @property
@@ -89,9 +90,6 @@ class TestedSteps(Guard):
     @property
     def scatter(self) -> float:
         return self.mean.missed * self.radius**2 / (2 * self.count)  # vectors within the radius of one another
-
-    def describe(self) -> Mapping[str, Any]:
-        return self.mean.describe()
 
     def releases(self, block: str | None) -> tuple[Release, ...]:
         return (replace(self.mean.planned(MEAN, block), times=self.steps),)

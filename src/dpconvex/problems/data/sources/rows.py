@@ -268,10 +268,7 @@ def mapped(X: Rows, y: Rows, change: Callable[[Floats], Floats], targets: Callab
 
 
 def totals(X: Rows, y: Rows, work: Callable[..., Parts], own: Array | None = None) -> Parts:
-    """Return the sum over portions of `work`, given features, targets, and the portion's entries of `own` vectors.
-
-    Arrays are one portion.
-    """
+    """Return the sum of `work` over portions (arrays are one), given features, targets, and their part of `own`."""
     if not isinstance(X, EncodedRows):
         return work(X, y) if own is None else work(X, y, own)
     if own is None:
