@@ -27,18 +27,8 @@ from dpconvex.errors import (
     warn,
 )
 from dpconvex.mechanisms import Planned
-from dpconvex.privacy import (
-    Assumption,
-    Neighboring,
-    NoiseSource,
-    Payment,
-    PrivacyCertificate,
-    PrivacyParams,
-    Release,
-    Unit,
-    certify,
-    charge,
-)
+from dpconvex.privacy import Assumption, NoiseSource, Payment, PrivacyCertificate, Release, certify, charge
+from dpconvex.privacy.params import Neighboring, PrivacyParams, Unit
 from dpconvex.problems import LinearModelProblem, UserGroups
 from dpconvex.problems.base import Problem
 from dpconvex.problems.data.sources.rows import EncodedRows

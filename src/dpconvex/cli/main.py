@@ -5,20 +5,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from dpconvex.cli import (
-    budget,
-    evaluate,
-    fit,
-    fit_sparse,
-    game,
-    median,
-    plan,
-    schema,
-    search,
-    shapes,
-    synthesize,
-    verify,
-)
+from dpconvex.cli import evaluate, fit, fit_sparse, game, median, plan, schema, search, shapes, synthesize, verify
+from dpconvex.cli.budget import WHO, app as budget
 from dpconvex_experiments import commands
 
 
@@ -76,7 +64,7 @@ def _root(
         str, typer.Option(envvar="DPCONVEX_WHO", help="Who runs this, in words, for the entries of a --budget.")
     ] = "",
 ) -> None:
-    budget.WHO.set(who)
+    WHO.set(who)
 
 
 models = (plan.plan, fit.fit, fit_sparse.fit_sparse, search.search, fit.predict, evaluate.evaluate, shapes.shapes)
@@ -84,4 +72,4 @@ releases = (shapes.intervals, shapes.export, median.median, game.game, synthesiz
 for command in (*models, *releases, verify.verify, verify.sign, commands.audit, commands.demo, commands.reproduce):
     app.command()(command)
 app.add_typer(schema.app, name="schema")
-app.add_typer(budget.app, name="budget")
+app.add_typer(budget, name="budget")

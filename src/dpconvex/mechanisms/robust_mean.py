@@ -33,7 +33,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from dpconvex import _validate
-from dpconvex._types import REQUIRED, Array, Floats
+from dpconvex._types import REQUIRED, Array, Floats, IntArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.mechanisms.base import Mechanism, Planned, exact_as_source
 from dpconvex.mechanisms.gaussian import GaussianMechanism, add_gaussian
@@ -41,14 +41,7 @@ from dpconvex.privacy import GuardedGaussianNoise, Ledger, Sensitivity, Unit
 from dpconvex.privacy.events.basic import TAIL_SLACK
 from dpconvex.privacy.profiles import charge, largest_mu
 from dpconvex.problems import PointDomain
-from dpconvex.problems.data.points import (
-    WEIGHTED_MEAN_ROUNDING,
-    Groups,
-    IntArray,
-    clip_points,
-    near_counts,
-    weighted_mean,
-)
+from dpconvex.problems.data.points import WEIGHTED_MEAN_ROUNDING, Groups, clip_points, near_counts, weighted_mean
 from dpconvex.randomness import BitSource, exact
 
 UNIT_LEMMA = "in units of reach times radius (rounding included) the weighted mean of a good pair moves by at most 1: "

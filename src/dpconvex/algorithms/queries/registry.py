@@ -3,16 +3,9 @@
 import math
 from typing import Any
 
-from dpconvex.algorithms.queries import (
-    found_bins,
-    grouped_tables,
-    mwem,
-    noisy_answers,
-    noisy_tables,
-    noisy_tree,
-    synthetic,
-)
+from dpconvex.algorithms.queries import found_bins, grouped_tables, mwem, noisy_answers, noisy_tables, noisy_tree
 from dpconvex.algorithms.queries.base import QueryReleasePlan
+from dpconvex.algorithms.queries.synthetic import plan as plan_saddle_point
 from dpconvex.algorithms.select import Method, Options, Plans, Registry
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
@@ -25,7 +18,7 @@ QUERY_METHODS = Registry(
     Method("grouped_tables", grouped_tables.plan),
     Method("query_noise", noisy_answers.plan),
     Method("mwem", mwem.plan),
-    Method("saddle_point", synthetic.plan, ("constants",)),
+    Method("saddle_point", plan_saddle_point, ("constants",)),
 )
 """``planner(queries, n, privacy, **options) -> QueryReleasePlan``."""
 

@@ -27,19 +27,9 @@ from dpconvex.algorithms import LinearModelPlan, Plan, PredictedError, check_rel
 from dpconvex.algorithms.search.scores import Repeats, Score, Searchable, fit_label, plain
 from dpconvex.errors import InvalidParameterError, UnsupportedEventError
 from dpconvex.mechanisms import BestOfRepeats, GaussianMechanism, LaplaceMechanism, Planned, ReportNoisyMax
-from dpconvex.privacy import (
-    Assumption,
-    Event,
-    FailureProbability,
-    GaussianNoise,
-    Ledger,
-    PrivacyParams,
-    PureMechanism,
-    Release,
-    RepeatedSelection,
-    WholeRun,
-)
-from dpconvex.privacy.events.private_selection import LAW_SLACK
+from dpconvex.privacy import Assumption, Event, FailureProbability, GaussianNoise, Ledger, PrivacyParams, Release
+from dpconvex.privacy.events.basic import PureMechanism
+from dpconvex.privacy.events.private_selection import LAW_SLACK, RepeatedSelection, WholeRun
 from dpconvex.privacy.ledger import fits
 from dpconvex.privacy.profiles import epsilon_of, gaussian_delta, largest_mu, smallest
 from dpconvex.problems import UserGroups

@@ -43,15 +43,7 @@ from dpconvex import _rounding, _validate, algorithms
 from dpconvex._types import Array, Floats, forwarded
 from dpconvex.algorithms.erm.gradient_descent import typical_steps
 from dpconvex.algorithms.erm.gradient_descent.gradients import within_reach
-from dpconvex.algorithms.erm.gradient_descent.look import (
-    FARTHEST,
-    KEPT,
-    TUNING,
-    Course,
-    Look,
-    kept,
-    with_smaller_constant,
-)
+from dpconvex.algorithms.erm.gradient_descent.look import FARTHEST, TUNING, Course, Look, kept, with_smaller_constant
 from dpconvex.algorithms.erm.gradient_descent.plan import FAR
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import WeightedLoss
@@ -249,7 +241,7 @@ class InformedPlan(algorithms.LinearModelPlan):
         at = look.moved_back(w), look.moved_back(w + way)
         along = mean(at[1], partial(seen._slope, over=way / unit), 1.0)
         end = float(self.slope.release(along, SLOPE, source, ledger)[0])  # line 5: the slope at their end
-        first = level / KEPT * look.scales * found @ way / unit
+        first = level / kept(TUNING.cut) * look.scales * found @ way / unit
         ridge = [self.l2 * float(look.moved(each[None])[0] @ way) / unit for each in at]
         slopes = float(first) + ridge[0], end + ridge[1], plan.look.bend(way) / unit
         plan = self.resumed(*course, slopes)
