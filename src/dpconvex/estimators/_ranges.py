@@ -15,7 +15,7 @@ from dpconvex.estimators._features import FeatureMap, step_of
 from dpconvex.losses import SquaredLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import LinearModelProblem, NumberRange
-from dpconvex.problems.linear.expected_risk import ORDINARY, surplus
+from dpconvex.problems.linear.expected_risk import ORDINARY
 
 IN_UNITS = ("l2", "coefficient_norm", "tilt", "adversarial_radius")
 """Parameters in units of encoded columns or of losses: if one is given, a fit does not look at declared ranges."""
@@ -98,9 +98,11 @@ class FindsRanges:
 
     def _expecting(self, problem: LinearModelProblem, share: float, look: bool) -> LinearModelProblem:
         """Return the problem with what is expected of targets at this share of the default norm, with a look or not."""
-        residual, classes = ORDINARY.residual_in_part if look else None, self._target_range() is None
-        more = surplus(problem.n, float(self.epsilon), problem.domain.dim) if classes and not problem.grouped else 1.0
-        return replace(problem, explained=self._explained(share, look), residual=residual, surplus=more)
+        residual = ORDINARY.residual_in_part if look else None
+        problem = replace(problem, explained=self._explained(share, look), residual=residual)
+        each = problem.n * float(self.epsilon) / problem.domain.dim
+        usual = problem.grouped or self._target_range() is not None or each <= ORDINARY.many[0]
+        return problem if usual else replace(problem, surplus=2.0 ** sum(each > most for most in ORDINARY.many))
 
     def _explained(self, share: float, look: bool) -> float | None:
         """Return the expected variance of predictions at this share of the default norm; None if unknown."""

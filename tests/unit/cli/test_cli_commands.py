@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from dpconvex import PrivateLogisticRegression, Schema, adult_schema, load_model, read_table
-from dpconvex.cli._output import print_text
+from dpconvex.cli._output import _spoken, print_text
 from dpconvex.privacy.verify import NOT_CHECKED
 
 
@@ -196,3 +196,17 @@ def test_commands_that_take_long_say_that_they_work(run: Any, public_files: Path
     assert run("median", public_files / "train.csv", *median).exit_code == 0
     assert said[0] == "Planning"
     assert said.count("Fitting") == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("users=None: must be given. Give --users", "--users: must be given. Give --users"),
+        ("epsilon=-1: must be > 0", "epsilon=-1: must be > 0"),
+        ("a goal. Set inference=True.", "a goal. Set --inference."),
+        ("Or set inference=False, noise='l2'.", "Or set no --inference, --noise l2."),
+        ("is for user_column='a', target_bounds=None", "is for --user-column a, target_bounds=None"),
+    ],
+)
+def test_messages_of_the_library_name_options_as_the_command_line_does(text: str, expected: str) -> None:
+    assert _spoken(text, ("users", "epsilon", "inference", "noise", "user_column")) == expected

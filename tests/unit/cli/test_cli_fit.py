@@ -354,7 +354,7 @@ def test_added_records_are_asked_for_with_a_declared_number(run: Any, public_fil
     fit = ("fit", public_files / "train.csv", "--schema", public_files / "adult.toml", "--epsilon", 2, "--json")
     assert run("budget", "create", "b.json", "--epsilon", 5, "--delta", 1e-5, *wanted).exit_code == 0
     for more, word in (
-        (wanted, "rows=None"),
+        (wanted, "error: --rows"),
         (("--rows", 700), "add_or_remove_one"),
         ((*wanted, "--rows", 700, "--engine", "local"), "engine='local'"),
         ((*wanted, "--rows", 700, "--holdout", 0.2, "--evaluate", 1), "neighbors"),

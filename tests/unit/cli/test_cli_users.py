@@ -147,7 +147,7 @@ def test_mistakes_about_users_are_named(folder, more, said) -> None:
 @pytest.mark.parametrize(
     ("counts", "said"),
     [
-        ((), "rows=None: must be given"),
+        ((), "--rows: must be given"),
         (("--users", 0), "users=0"),
         (("--rows", 10, "--users", 10), "cannot be combined"),
         (("--rows", 10, "--records-per-user", 2), "records_per_user=2: is for users"),

@@ -124,7 +124,7 @@ def test_test_targets_are_clipped_no_more_than_training_targets(run: Any, claims
         (("--model", "linear", "--heavy-tailed", "2:1", "--failure", 0.6), "failure=0.6"),
         (("--model", "linear", "--heavy-tailed", 2, "--noise", "l1"), "noise='l1'"),
         (("--model", "linear", "--heavy-tailed", 2, "--algorithm", "output_perturbation"), "'clipped_gradient'"),
-        (("--model", "linear", "--algorithm", "heavy_tailed"), "Give heavy_tailed=2"),
+        (("--model", "linear", "--algorithm", "heavy_tailed"), "Give --heavy-tailed 2"),
     ],
 )
 def test_refusals_have_one_line_and_a_remedy(run: Any, words: tuple[Any, ...], message: str) -> None:

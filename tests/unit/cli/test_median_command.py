@@ -96,8 +96,8 @@ def test_cells_that_are_no_numbers_neither_stop_nor_speak(run: Any, tmp_path: Pa
         (("points.parquet", *BUDGET), "who"),  # text, and declared a number
         (("points.csv", "--epsilon", 1, "--radius-bound", -1), "radius_bound=-1"),
         (("points.csv", *BUDGET, "--rows", 5), "rows=5"),
-        (BUDGET, "rows=None"),
-        (("--rows", 100, *BUDGET), "features=None"),
+        (BUDGET, "error: --rows"),
+        (("--rows", 100, *BUDGET), "error: --features"),
     ],
 )
 def test_errors_are_one_line_and_write_nothing(

@@ -146,6 +146,19 @@ def test_a_loss_of_auc_follows_the_excess_and_evaluations_the_number_of_records(
     assert half.high < half.low + 1.96 * 0.5 / 100
 
 
+def test_rare_classes_rank_as_badly_by_a_constant_as_even_ones() -> None:
+    """Their log-loss has less to lose, by the curvature at their rates; an area under the curve has not."""
+    even, rare = (
+        PrivateLogisticRegression(feature_norm=1.0, classes=[0, 1], rates=rates).plan(20_000, 10)
+        for rates in ([0.5, 0.5], [0.98, 0.02])
+    )
+    lost = [advice.forecast(plans, 1.0, "auc").constant for plans in (even, rare)]
+    assert 0.5 * lost[0] < lost[1] < 2 * lost[0]
+    assert advice.forecast(rare, 1.0, "excess").constant < 0.3 * advice.forecast(even, 1.0, "excess").constant
+    wide = [advice.forecast(plans, 1.0, "evaluate:auc").high for plans in (even, rare)]
+    assert wide[1] > 4 * wide[0]
+
+
 @pytest.mark.gate
 def test_half_widths_are_planned_where_intervals_are_paid_for() -> None:
     model = PrivateLogisticRegression(feature_bounds=([0] * 3, [1] * 3), inference=True)

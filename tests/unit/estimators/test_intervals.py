@@ -25,7 +25,7 @@ from dpconvex import (
     load_model,
 )
 from dpconvex.data import ClassTarget, NumericTarget, UnrangedColumn, open_files
-from dpconvex.errors import InvalidDataError, InvalidParameterError, NotPaidForError
+from dpconvex.errors import HopelessPlanWarning, InvalidDataError, InvalidParameterError, NotPaidForError
 from dpconvex.estimators.persistence import save_model
 from dpconvex.privacy import PrivacyParams
 from dpconvex.randomness import SystemSource
@@ -300,6 +300,11 @@ def test_content_changes_neither_plan_nor_messages() -> None:
     assert found.conf_int().shape == (5, 2)
     assert found.plan_.share == logistic(epsilon=0.5).plan(500)[0].share
     assert "the data do not say" in str(found.summary())
+
+
+def test_a_fit_whose_intervals_will_hardly_be_finite_says_so_before_it_is_paid_for() -> None:
+    with pytest.warns(HopelessPlanWarning, match="no interval is expected to be finite"):
+        logistic(epsilon=0.01).fit(TABLE)
 
 
 def test_a_real_source_verifies_without_exception() -> None:

@@ -201,3 +201,15 @@ def test_columns_count_once_for_each_class_but_one_where_a_plan_that_spends_delt
         assert (plan.predicted_error.rank < SURE * np.log(5)) == (records == 100_000)
         factors.append(cautious(plan) / plan.predicted_error.rank)
     assert factors == pytest.approx([CAUTION, 1 + (CAUTION - 1) / 4])  # (5 - 1) / 2 times as many columns as WIDE
+
+
+@pytest.mark.parametrize(("records", "longer"), [(299, 1), (301, 2), (999, 2), (1001, 4)])
+def test_classes_of_many_records_are_expected_to_be_told_more_by_their_columns(records: int, longer: int) -> None:
+    """Above `ORDINARY.many` records times epsilon a column; of numbers and of users nothing else is expected."""
+    columns = 5  # one number, three levels, the constant
+    model = PrivateLogisticRegression(2.0, schema=CLASSES)
+    usual, told = (model.plan(each * columns // 2)[0].problem for each in (298, records))
+    assert told.surplus == longer
+    assert told.typical.at_zero == pytest.approx(longer * usual.typical.at_zero, rel=0.2)
+    assert model.plan(10 * records, unit="user")[0].problem.surplus == 1
+    assert PrivateLinearRegression(2.0, schema=NUMBERS).plan(10 * records)[0].problem.surplus == 1

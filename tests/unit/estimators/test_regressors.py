@@ -14,6 +14,7 @@ from scipy.optimize import minimize
 from dpconvex import (
     NumericColumn,
     PrivateHuberRegressor,
+    PrivateLasso,
     PrivateLinearRegression,
     PrivateQuantileRegressor,
     Schema,
@@ -179,6 +180,19 @@ def test_a_schema_gives_bounds_and_target(make_frame: Any) -> None:
     np.testing.assert_array_equal(model.fit(frame, frame["y"]).coef_, expected)
     np.testing.assert_array_equal(model.fit(frame, np.array([20.0, HIGH, np.nan, 30.0])).coef_, expected)
     assert not np.array_equal(model.set_params(target_bounds=(0, 100)).fit(frame).coef_, expected)
+
+
+@pytest.mark.parametrize("regressor", [*REGRESSORS, PrivateLasso])
+def test_scores_read_a_table_with_a_schema_as_fits_do(regressor: Any) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.uniform(-1, 1, 300), "b": rng.uniform(-1, 1, 300)})
+    frame["y"] = LOW + (HIGH - LOW) * (frame.a + 1) / 2
+    delta = {"delta": 1e-6} if regressor is PrivateLasso else {}
+    model = regressor(1e4, **delta, schema=SCHEMA, random_state=0).fit(frame)
+    assert model.score(frame) == pytest.approx(model.score(frame, frame["y"]))
+    assert model.score(frame) > 0.5
+    frame.loc[:9, "y"] = np.nan  # counts as the middle of the range
+    assert model.score(frame) == pytest.approx(model.score(frame, frame["y"].fillna((LOW + HIGH) / 2)))
 
 
 X_OK, Y_OK = data(20)

@@ -14,7 +14,8 @@ Listing
     After matrix noise they are not fitted; the model's tables and records leave them out instead (`ReleasedModel`).
     Mending: stopping early shrinks the strongest relations most. With Gaussian noise, pairs whose noisy table is
     further from the average model than noise explains (a sum of squares over cells, of known mean and deviation) are
-    fitted again, starting from that model, while all other pairs are fitted to the model's own tables.
+    fitted again, starting from that model. All other pairs are fitted to the model's own tables, plus what their noisy
+    tables say beyond noise in a basis of cosines over the values of both columns: trends are a few smooth coordinates.
     Matrix noise (`matrix_tables`): folds consist of coordinates of pairs, whose noise is uncorrelated, not of cells;
     with little noise a fixed number of steps is taken.
     Laplace noise has a sharp peak and long tails, so least squares wastes half of the information (Huber 1964): after
@@ -42,6 +43,8 @@ ZERO_WEIGHT = 100.0  #: Weight of impossible cells; that of the least noisy tabl
 MISSED, MENDING = 2.0, (0.03, 100)
 """A pair is fitted again if its misfit exceeds what noise explains by more than `MISSED` deviations; `MENDING` holds
 learning rate and steps of that fit (benchmarks/table_choices.py mending)."""
+SMOOTH, SURE = 3, (2.5, 4.0)
+"""Trends are coordinates beyond so many deviations of noise: of cosines of degree up to SMOOTH, and of others."""
 LIKELY, FAR = 1.8557, 6.0
 """A residual of r scales of Laplace noise counts as ``LIKELY r / sqrt(1 + r^2)``: for noise around a small s the mean
 is then s and the variance 1.3 instead of 2. Above `FAR`, where noise is rare, it stays r (table_choices.py mending)."""
@@ -147,6 +150,15 @@ class _Target:
         excess, cells = (self.block_sums(self.block_sums(each).T) for each in (excess, 1.0 * self.scored))
         return self.scored & (excess > MISSED * np.sqrt(2 * cells))  # a squared normal variable has variance 2
 
+    def trends(self, tables: Floats) -> Floats:
+        """Return for every cell what its pair's noisy table says beyond these tables in coordinates beyond noise."""
+        basis = block_diag(*map(cosines, self.shape)).astype(np.float32)
+        noise = self.least / np.sqrt(np.where(self.scored, self.inverse, 1.0))
+        found = basis.T @ np.where(self.scored, (self.shares - tables) / noise, 0.0) @ basis
+        degree = np.concatenate([np.arange(1, size) for size in self.shape])
+        found[np.abs(found) <= np.where(np.maximum.outer(degree, degree) <= SMOOTH, *SURE)] = 0.0
+        return np.where(self.scored, noise * (basis @ found @ basis.T), 0.0)
+
     def block_sums(self, values: Floats) -> Floats:
         """Return the sum over the values of each column, repeated for each value: (classes, all values)."""
         return np.add.reduceat(values, self.starts[:-1], axis=1)[:, self.of]
@@ -160,9 +172,9 @@ def fit(tables: ReleasedTables, plan: FitPlan, impossible: tuple[Zero, ...] = ()
             product = np.split(target.start[None, :], target.starts[1:-1], axis=1)
             return LatentClasses(target.shape, np.ones(1), tuple(product))
         average = _fits(target, plan, generator)
-        average = _mended(target, average) if tables.law == "gaussian" else average
         for _ in range(plan.again):
             average = _fits(_tamed(target, average), plan, generator)
+        average = average if tables.coordinates else _mended(target, average, tables.law == "gaussian")
         weights, values = average.weights.astype(np.float64), average.values.astype(np.float64)
         parts = [part / part.sum(axis=1, keepdims=True) for part in np.split(values, target.starts[1:-1], axis=1)]
         return LatentClasses(target.shape, weights / weights.sum(), tuple(parts), impossible)
@@ -188,14 +200,14 @@ def _tamed(target: _Target, state: _State) -> _Target:
     return target
 
 
-def _mended(target: _Target, state: _State) -> _State:
-    """Fit the pairs that the model misses again, and the model's own tables in place of all others (Listing)."""
+def _mended(target: _Target, state: _State, normal: bool) -> _State:
+    """Fit the pairs that the model misses again if noise is `normal`, and the trends of all others (Listing)."""
     weights, tables = state.weights, _tables(target, state)
-    missed = target.missed(tables)
-    if not missed.any():
+    missed, trends = target.missed(tables) & normal, target.trends(tables)
+    if not missed.any() and not trends.any():
         return state
     target = copy.copy(target)
-    target.shares = np.where(target.scored & ~missed, tables, target.shares)
+    target.shares = np.where(target.scored & ~missed, tables + trends, target.shares).astype(np.float32)
     target.one = (weights @ state.values).astype(np.float32)
     raw, (rate, steps) = [np.log(part + 1e-9) for part in (state.values, weights)], MENDING
     return deque(_steps(target, raw, target.inverse, [rate] * steps), maxlen=1).pop()
@@ -276,6 +288,12 @@ def coordinates(size: int) -> Floats:
     """Return an orthonormal basis (size, size - 1) of the vectors of sum 0: each value against the later ones."""
     found = np.diag(size - 1.0 - np.arange(size))[:, : size - 1] - np.tri(size, size - 1, -1)
     return found / np.sqrt((found**2).sum(axis=0))
+
+
+def cosines(size: int) -> Floats:
+    """Return an orthonormal basis (size, size - 1) of the vectors of sum 0: cosines of rising degree."""
+    degree = np.arange(1, size)
+    return np.sqrt(2 / size) * np.cos(np.pi / size * np.outer(np.arange(size) + 0.5, degree))
 
 
 def projected(shares: Floats) -> Floats:

@@ -53,10 +53,9 @@ class Tuning:
     #: Mean squared length of the minimizer over R^2: lengths R/4, R/2 and R are taken as equally likely, and expected
     #: errors are linear in the square.
     squared_length: float = 7 / 16
-    #: With more records times epsilon for each column than `many`, squared lengths of classes are `longer` times as
-    #: large: ridges chosen for shorter ones lose more there than noise does (`benchmarks/many_tables.py`).
-    many: float = 300.0
-    longer: float = 4.0
+    #: Squared lengths of classes double where records times epsilon are more than the first for each column, and again
+    #: above the second: ridges chosen for short ones lose more there than noise does (`benchmarks/lengths.py`).
+    many: tuple[float, ...] = (300.0, 1000.0)
     #: Variance of a regression's best predictions about their mean, in squares of the targets' range. It replaces the
     #: value by `squared_length`: targets vary by a tenth of their range, however many columns there are.
     explained_variance: float = 0.006
@@ -78,11 +77,6 @@ class Tuning:
 
 
 ORDINARY = Tuning()  # the guesses that plans use
-
-
-def surplus(n: int, epsilon: float, columns: int) -> float:
-    """Return the squared coefficients to expect where these are `n` records, over those with few records."""
-    return ORDINARY.longer if n * epsilon > ORDINARY.many * columns else 1.0
 
 
 def evenness(rates: tuple[float, ...] | None) -> float:

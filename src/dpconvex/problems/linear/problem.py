@@ -59,7 +59,7 @@ class LinearModelProblem(Problem):
     shapes: ExpectedShapes | None = None
     #: Variance of predictions that plans expect in regressions; None: it follows from `radius` and grows with columns.
     explained: float | None = None
-    #: Squared coefficients that plans expect, over those that follow from `radius` (`expected_risk.surplus`).
+    #: Squared coefficients that plans expect, over those that follow from `radius` (`Tuning.many`).
     surplus: float = 1.0
     #: Deviation of residuals that plans expect in regressions, over the targets' range; None: the ordinary share.
     residual: float | None = None

@@ -432,7 +432,7 @@ def test_a_strong_relation_that_stopping_shrinks_is_fitted_again() -> None:
     plan = noisy_tables.plan(queries, 4000, PrivacyParams(0.5, 1e-6), relations="all")
     tables = plan.release(codes, SeededSource(0), Ledger(plan.privacy, plan.releases))
     found = latent_classes.fit(tables, plan.fitting)
-    with mock.patch.object(latent_classes, "_mended", lambda _, state: state):
+    with mock.patch.object(latent_classes, "_mended", lambda _, state, normal: state):
         before = latent_classes.fit(tables, plan.fitting)
     strong = np.fliplr(np.eye(12)) / 12
     error, old = (np.abs(model.marginal((0, 1)) - strong).sum() / 2 for model in (found, before))
