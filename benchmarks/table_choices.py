@@ -5,6 +5,7 @@
     python benchmarks/table_choices.py relations held_out --json FILE --tables keel --epsilon 0.1 0.3 1 3
     python benchmarks/table_choices.py forests learning
     python benchmarks/table_choices.py mending learning [--delta 1e-6]
+    python benchmarks/table_choices.py trends learning --seeds 1 --epsilon 0.1 0.3 1 3 10 [--delta 1e-6]
     python benchmarks/table_choices.py one-noise learning --seeds 1 [--delta 1e-6] [--values 3]
 
 `relations` measures four designs with one seed, in the bins that `PrivateSyntheticData` takes: all pairs, no pair, a
@@ -21,6 +22,9 @@ of columns tell of one another, so that looks at it can be simulated.
 `latent_classes.MISSED`, and, with Laplace noise, for numbers of further fits (`noisy_tables.AGAIN`); it prints ratios
 to fits without this. On the learning half it judges each table by the value that is best for all other tables, in the
 mean of both logarithms.
+
+`trends` measures what trends change (`latent_classes.SURE`): the mean and the largest total variation, and the error of
+correlations of bins (the mean over pairs of columns of five bins and more; the mean over those beyond .3).
 
 `one-noise` compares independent noise of each table with one noise of all tables, for all pairs, where the latter is
 taken; with `--values` only columns of at most this many values are taken.
@@ -250,6 +254,88 @@ def judge_mending(rows: list[dict], learning: bool, law: str) -> None:
         print("each table by what is best for the others:", np.exp(np.concatenate(out).mean(axis=0)).round(3))
 
 
+TRENDS = {"none": ((np.inf, np.inf), 3)}
+TRENDS |= {
+    f"{low:g} to degree {degree}": ((low, 4.0), degree) for degree, low in product((1, 2, 3), (2.0, 2.5, 3.0, 4.0))
+}
+
+
+def trends(half: str, epsilons: list[float], deltas: list[float], seeds: int) -> list[dict]:
+    """Return a row for each table, budget and seed: errors of fits to the same noisy tables of all pairs."""
+    rows, fits, usual = [], latent_classes._fits, (latent_classes.SURE, latent_classes.SMOOTH)
+    for name, codes, queries, truth in with_pairs(half):
+        shape = queries.shape
+        pairs = [subset for subset in queries.subsets if len(subset) == 2 and min(shape[k] for k in subset) >= 5]
+        bins = {k: np.arange(size + 1) for k, size in enumerate(shape)}
+        real = [correlation(np.histogram2d(codes[:, i], codes[:, j], [bins[i], bins[j]])[0]) for i, j in pairs]
+        for delta, epsilon, seed in product(deltas, epsilons, range(seeds)):
+            privacy = PrivacyParams(epsilon, delta)
+            plan = noisy_tables.plan(queries, len(codes), privacy, relations="all", noise="tables")
+            if (
+                len(shape) < 3
+                or not pairs
+                or plan.steps
+                or not 0.02 < plan.raw < (1.5 if plan.law == "gaussian" else 4)
+            ):
+                continue
+            released = plan.release(codes, SeededSource(seed), Ledger(plan.privacy, plan.releases))
+            row = {"table": name, "epsilon": epsilon, "delta": delta, "law": plan.law, "raw": plan.raw, "seed": seed}
+            made: dict[int, Any] = {}  # the fits before trends are the same for all settings
+            for label, (latent_classes.SURE, latent_classes.SMOOTH) in TRENDS.items():
+                calls = iter(range(9))
+                latent_classes._fits = lambda *given, calls=calls, made=made: (
+                    made[k] if (k := next(calls)) in made else made.setdefault(k, fits(*given))
+                )
+                model = latent_classes.fit(released, plan.fitting)
+                answers = np.concatenate([model.marginal(subset).ravel() for subset in queries.subsets])
+                off = np.abs([correlation(model.marginal(pair)) for pair in pairs] - np.array(real))
+                strong = off[np.abs(real) > 0.3]
+                row[label] = [
+                    *variations(queries, truth, answers),
+                    off.mean(),
+                    *([strong.mean()] if len(strong) else []),
+                ]
+            latent_classes._fits = fits
+            latent_classes.SURE, latent_classes.SMOOTH = usual
+            rows.append(row)
+            print(shown({key: value for key, value in row.items() if key not in TRENDS}), flush=True)
+    return rows
+
+
+def correlation(table: np.ndarray) -> float:
+    table, bins = table / table.sum(), [np.arange(size) for size in table.shape]
+    first, second = (values - table.sum(1 - k) @ values for k, values in enumerate(bins))
+    spread = (table.sum(1) @ first**2) * (table.sum(0) @ second**2)
+    return float(first @ table @ second / np.sqrt(max(spread, 1e-12)))
+
+
+def judge_trends(rows: list[dict], learning: bool) -> None:
+    """Print by law ratios to fits without trends, and each table's by the setting that is best for all others."""
+    names = ("mean", "largest", "correlations", "strong ones")
+    for law in sorted({row["law"] for row in rows}):
+        own = [row for row in rows if row["law"] == law]
+        tables = np.array([row["table"] for row in own])
+        ratios = {}
+        for label in list(TRENDS)[1:]:
+            logs = [np.log(np.divide(row[label], row["none"])) for row in own]
+            ratios[label] = np.array([[*each, *[np.nan] * (4 - len(each))] for each in logs])
+            found = np.nanmean(ratios[label], axis=0), np.nanmax(ratios[label], axis=0)
+            shown_ = ", ".join(
+                f"{name} {np.exp(a):.3f} (at most {np.exp(b):.2f})" for name, a, b in zip(names, *found, strict=True)
+            )
+            print(f"{law}, {len(own)} cells, {label}: {shown_}")
+        out = []
+        for name in np.unique(tables) if learning else ():
+            best = min(ratios, key=lambda each: np.nanmean(ratios[each][tables != name][:, [0, 3]]))
+            out.append(ratios[best][tables == name])
+        if out:
+            print(
+                law,
+                "each table by what is best for the others:",
+                np.exp(np.nanmean(np.concatenate(out), axis=0)).round(3),
+            )
+
+
 START = {"none": (-3.0, -0.1, 0.8, 0.4), "tree": (-4.0, -0.2, 0.65, 0.0)}
 """Start of the fits: logarithms of relations and scale, power of the noise of columns, and logarithm of chance."""
 
@@ -345,7 +431,7 @@ def forests(tables: Iterator[tuple[str, Schema, pd.DataFrame]], epsilons: list[f
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("choice", choices=("relations", "forests", "mending", "one-noise"))
+    parser.add_argument("choice", choices=("relations", "forests", "mending", "trends", "one-noise"))
     parser.add_argument("half", choices=tuple(corpus.HALVES))
     parser.add_argument("--epsilon", nargs="+", type=float)
     parser.add_argument("--delta", nargs="+", type=float, default=[1e-6, 0.0])
@@ -364,7 +450,10 @@ def main() -> None:
     if given.choice == "forests":
         forests(cases(given.tables, given.half, given.most), epsilons, given.delta)
         return
-    if given.choice == "mending":
+    if given.choice == "trends":
+        rows = trends(*asked)
+        judge_trends(rows, learning)
+    elif given.choice == "mending":
         rows = mending(*asked)
         for law in VARIANTS:
             judge_mending(rows, learning, law)

@@ -347,7 +347,7 @@ class PrivateSyntheticData(PrivateEstimator):
 
     @property
     def fit_report_(self) -> list[dict[str, Any]]:
-        """How well the model fits each measured table, from released numbers: noise alone explains a misfit of 1."""
+        """Misfit and trend of each measured table, from released numbers: noise alone explains about 1 and 3."""
         check_is_fitted(self, "model_")
         return [] if self.tables_ is None else self.tables_.report(self.cells_.names, self.model_.marginal)
 

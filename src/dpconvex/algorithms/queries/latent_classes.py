@@ -33,7 +33,14 @@ from numpy.typing import NDArray
 from scipy.linalg import block_diag
 
 from dpconvex._types import Array, Floats
-from dpconvex.algorithms.queries.released_tables import ReleasedModel, ReleasedTables, systematic, within
+from dpconvex.algorithms.queries.released_tables import (
+    SMOOTH,
+    ReleasedModel,
+    ReleasedTables,
+    cosines,
+    systematic,
+    within,
+)
 from dpconvex.problems.queries import Zero
 
 RATE = 0.1  #: Learning rate of Adam
@@ -43,8 +50,9 @@ ZERO_WEIGHT = 100.0  #: Weight of impossible cells; that of the least noisy tabl
 MISSED, MENDING = 2.0, (0.03, 100)
 """A pair is fitted again if its misfit exceeds what noise explains by more than `MISSED` deviations; `MENDING` holds
 learning rate and steps of that fit (benchmarks/table_choices.py mending)."""
-SMOOTH, SURE = 3, (2.5, 4.0)
-"""Trends are coordinates beyond so many deviations of noise: of cosines of degree up to SMOOTH, and of others."""
+SURE = 2.5, 4.0
+"""Trends are coordinates beyond so many deviations of noise: of cosines of degree up to SMOOTH, and of others
+(benchmarks/table_choices.py trends)."""
 LIKELY, FAR = 1.8557, 6.0
 """A residual of r scales of Laplace noise counts as ``LIKELY r / sqrt(1 + r^2)``: for noise around a small s the mean
 is then s and the variance 1.3 instead of 2. Above `FAR`, where noise is rare, it stays r (table_choices.py mending)."""
@@ -288,12 +296,6 @@ def coordinates(size: int) -> Floats:
     """Return an orthonormal basis (size, size - 1) of the vectors of sum 0: each value against the later ones."""
     found = np.diag(size - 1.0 - np.arange(size))[:, : size - 1] - np.tri(size, size - 1, -1)
     return found / np.sqrt((found**2).sum(axis=0))
-
-
-def cosines(size: int) -> Floats:
-    """Return an orthonormal basis (size, size - 1) of the vectors of sum 0: cosines of rising degree."""
-    degree = np.arange(1, size)
-    return np.sqrt(2 / size) * np.cos(np.pi / size * np.outer(np.arange(size) + 0.5, degree))
 
 
 def projected(shares: Floats) -> Floats:

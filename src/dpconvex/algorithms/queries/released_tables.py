@@ -42,6 +42,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.queries import LARGEST, Zero
 
 REDRAWS = 100
+SMOOTH = 3  #: Largest degree of the cosines in which relations are smooth
 GRID = 1 + 2.0**-18  # covers one step of the mechanism's grid, which is below 2^-20 of the scale
 
 
@@ -148,14 +149,27 @@ class ReleasedTables:
         return Marginal(shares, np.clip(low, 0, 1), np.clip(high, 0, 1), level)
 
     def report(self, names: Sequence[str], model: Callable[[tuple[int, ...]], Floats]) -> list[dict[str, Any]]:
-        """Return for each table its noise, how many noise deviations the model is off, and if it fits (level 0.95)."""
+        """Return for each table its noise, how many noise deviations the model is off, and if it fits (level 0.95).
+
+        The `trend` of a pair is how many deviations it is off in the smoothest relations of both columns, at most.
+        """
         rows: list[dict[str, Any]] = []
         for subset, noisy, deviation in zip(self.subsets, self.noisy, self.deviations, strict=True):
             shares = model(subset)
             misfit = float(np.sqrt(np.mean((shares - noisy) ** 2))) / deviation
             fits, columns = self.interval(subset, shares, 0.95, True).fits, [names[axis] for axis in subset]
-            rows.append({"columns": columns, "deviation": deviation, "misfit": misfit, "fits": fits})
+            bases = [cosines(size)[:, :SMOOTH] for size in shares.shape]
+            trend = (
+                None if len(bases) == 1 else float(np.abs(bases[0].T @ (shares - noisy) @ bases[1]).max()) / deviation
+            )
+            rows.append({"columns": columns, "deviation": deviation, "misfit": misfit, "trend": trend, "fits": fits})
         return rows
+
+
+def cosines(size: int) -> Floats:
+    """Return an orthonormal basis (size, size - 1) of the vectors of sum 0: cosines of rising degree."""
+    degree = np.arange(1, size)
+    return np.sqrt(2 / size) * np.cos(np.pi / size * np.outer(np.arange(size) + 0.5, degree))
 
 
 class ReleasedModel(ABC):

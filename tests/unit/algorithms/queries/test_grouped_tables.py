@@ -143,7 +143,11 @@ def test_related_columns_stay_related_where_noise_hides_all_pairs(delta: float) 
     privacy = PrivacyParams(0.2 if delta == 0 else 0.05, delta and 1e-6)
     plan = grouped_tables.plan(ORDERED, n, privacy)
     others = [noisy_tables.plan(ORDERED, n, privacy, relations=kind) for kind in ("all", "none")]
-    found, *rest = (float(np.abs(truth - each.run(codes, SeededSource(0)).answers).mean()) for each in (plan, *others))
+    errors = [
+        [float(np.abs(truth - each.run(codes, SeededSource(seed)).answers).mean()) for each in (plan, *others)]
+        for seed in range(3)
+    ]
+    found, *rest = np.mean(errors, axis=0)
     assert found < 0.8 * min(rest)
 
 

@@ -422,6 +422,39 @@ def test_noise_alone_is_seldom_taken_for_a_missed_pair() -> None:
     assert np.mean(found) < 0.05 + 4 * np.sqrt(0.05 * 0.95 / len(found))
 
 
+@pytest.mark.parametrize(("delta", "law"), [(1e-6, "gaussian"), (0.0, "laplace")])
+def test_trends_are_seen_where_no_single_cell_is(delta: float, law: str) -> None:
+    """Two bell-shaped columns of correlation 0.6, whose cells all drown in noise; noise alone has next to no trend."""
+    shape, n = (16, 16, 16, 16), 4000
+    draws = np.random.default_rng(0).normal(size=(n, 4))
+    draws[:, 1] = 0.6 * draws[:, 0] + 0.8 * draws[:, 1]
+    codes, queries = np.clip(np.floor(8 + 2.5 * draws), 0, 15).astype(int), Marginals.of_order(shape, 2)
+    plan = noisy_tables.plan(queries, n, PrivacyParams(1.0 if delta else 2.5, delta), relations="all", noise="tables")
+    tables = plan.release(codes, SeededSource(0), Ledger(plan.privacy, plan.releases))
+    assert tables.law == law
+
+    def correlation(model: LatentClasses, pair: tuple[int, int]) -> float:
+        table, values = model.marginal(pair), np.arange(16)
+        means = [table.sum(1 - k) @ values for k in range(2)]
+        spreads = [np.sqrt(table.sum(1 - k) @ (values - means[k]) ** 2) for k in range(2)]
+        return float((values - means[0]) @ table @ (values - means[1]) / spreads[0] / spreads[1])
+
+    found = latent_classes.fit(tables, plan.fitting)
+    with mock.patch.object(latent_classes, "_mended", lambda _, state, normal: state):
+        before = latent_classes.fit(tables, plan.fitting)
+    assert correlation(before, (0, 1)) < 0.3
+    assert correlation(found, (0, 1)) > correlation(before, (0, 1)) + 0.15
+    assert abs(correlation(found, (2, 3))) < 0.1
+    assert mean_variation(found, codes, queries) < 1.02 * mean_variation(before, codes, queries)
+
+
+def test_a_basis_of_cosines_is_orthonormal_and_sums_to_0() -> None:
+    for size in (2, 3, 16):
+        basis = latent_classes.cosines(size)
+        np.testing.assert_allclose(basis.T @ basis, np.eye(size - 1), atol=1e-12)
+        np.testing.assert_allclose(basis.sum(axis=0), 0, atol=1e-12)
+
+
 @pytest.mark.gate
 def test_a_strong_relation_that_stopping_shrinks_is_fitted_again() -> None:
     """Two columns that determine each other among others that hardly do; other tables stay where they were."""
