@@ -292,7 +292,8 @@ def plan(
     smooth = math.isfinite(problem.smoothness)
     if problem.loss.n_outputs > 1 or domain.intercept == 0 or domain.dim > MOST_COLUMNS or not smooth:
         what = f"must have a smooth loss, one output, a constant, at most {MOST_COLUMNS} encoded columns for inference"
-        raise InvalidParameterError("problem", f"{domain.dim} columns", what, remedy)
+        given = f"{problem.loss.n_outputs} outputs" if problem.loss.n_outputs > 1 else f"{domain.dim} columns"
+        raise InvalidParameterError("problem", given, what, remedy)
     if problem.shapes is None:
         problem = replace(problem, factor=coordinates(domain, plain=l2 is not None))
     elif any(isinstance(each, Pair) for each in problem.shapes.vertices):

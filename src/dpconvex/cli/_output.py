@@ -14,6 +14,7 @@ import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -32,6 +33,7 @@ MODEL, CERTIFICATE, REPORT, MEDIAN = "model.skops", "certificate.json", "report.
 FOUND = "schema.found.toml"  # the schema with the ranges that a fit found
 SYNTHETIC, GAME, SIGNATURE = "synthetic.csv", "game.json", "certificate.json.sig"
 METRICS, EVALUATED = "metrics.json", "evaluation.certificate.json"  #: Names of files in an output folder.
+PAID: ContextVar[str] = ContextVar("PAID", default="")  #: What the running command has charged to a budget, in words
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
@@ -49,6 +51,7 @@ def one_line_errors(command: Callable[_P, _T]) -> Callable[_P, _T]:
 
     @functools.wraps(command)
     def guarded(*args: _P.args, **options: _P.kwargs) -> _T:
+        PAID.set("")
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("always", DpconvexWarning)
@@ -64,7 +67,7 @@ def one_line_errors(command: Callable[_P, _T]) -> Callable[_P, _T]:
                 if (name := (error.name or "").split(".")[0]) not in _validate.EXTRAS:
                     raise
                 what = f"{name}: must be installed for this. Use pip install 'dpconvex[{_validate.EXTRAS[name]}]'"
-            print(f"error: {what}", file=sys.stderr)
+            print(f"error: {what.removesuffix('.') + PAID.get() if PAID.get() else what}", file=sys.stderr)
             raise typer.Exit(2) from None
 
     return guarded

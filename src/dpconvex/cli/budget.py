@@ -12,7 +12,7 @@ import typer
 
 from dpconvex import _validate
 from dpconvex.cli import _options
-from dpconvex.cli._output import CERTIFICATE, one_line_errors, print_json, print_table, print_text
+from dpconvex.cli._output import CERTIFICATE, PAID, budget_words, one_line_errors, print_json, print_table, print_text
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -109,6 +109,7 @@ def pay(
         raise InvalidParameterError("seed", seed, "makes a run not private, so no budget covers it", "Leave it out")
     check_table(table, schema)
     line = Budget(budget).spend(promise, f"{what} {table.name}"[:MOST_TEXT], WHO.get())
+    PAID.set(f". {budget_words(promise).capitalize()} stays charged to {budget.name}")
     return Paid(budget.name, promise, *Budget(budget).account().left, budget.resolve(), line)
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 CLUSTERS = ("dask", "ray")
 ENGINES = ("memory", "local", *CLUSTERS)
+LOOKED = 100_000  #: Most rows that `tell_unread` looks at
 _UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
@@ -239,12 +240,29 @@ def predict(
     own = keep if keep is None or keep not in estimator.schema.column_names(features_only=True) else None
     features = dataclasses.replace(estimator.schema, target=None, user=own, weight=None, weight_cap=None)
     with opened_table(table, features, engine, address, memory) as read:
-        parts = predictions(estimator, read(), features.column_names(), proba, keep)
+        rows = read()
+        tell_unread(rows, features)
+        parts = predictions(estimator, rows, features.column_names(), proba, keep)
         if output is not None:
             write_atomically(output, lambda file: write_csv(parts, file))
         else:
             write_csv(parts, sys.stdout.buffer)
             sys.stdout.buffer.flush()
+
+
+def tell_unread(rows: Any, schema: Schema) -> None:
+    """Say on stderr of which columns much cannot be read by the schema: new records are their owner's to know."""
+    from dpconvex.data import look_at
+
+    if isinstance(rows, pa.Table):
+        for each in look_at(rows.slice(0, LOOKED), dataclasses.replace(schema, user=None)).columns:
+            words = (each.missing, 0.5, "missing or unreadable"), (each.unlisted, 0.01, "not listed")
+            for share, least, what in (*words, (each.clipped, 0.05, "outside the range")):
+                if share > least:
+                    print(
+                        f"note: {each.name}: {share:.0%} of the cells are {what}, by the model's schema",
+                        file=sys.stderr,
+                    )
 
 
 def predictions(

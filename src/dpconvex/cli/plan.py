@@ -384,12 +384,13 @@ def show_plans(
         print_facts(rows, promise or plans[0].privacy, map(facts, plans), counted)
         return
     guessed = any(plan.expectation is not None for plan in plans)
-    cells = [
-        ("" if k else "*", p.algorithm, *[number(p.expectation)] * guessed, number(p.predicted_error.bound), p.note)
-        for k, p in enumerate(plans)
-    ]
-    headers = ("", "algorithm", *["expected"] * guessed, "bound", "note")
-    print_table(title, headers, cells, right=range(2, 3 + guessed), marked=0)
+    alike = len({plan.algorithm for plan in plans}) < len(plans)  # then noise tells them apart
+    cells = []
+    for k, p in enumerate(plans):
+        told = (*[getattr(p, "noise_name", "")] * alike, *[number(p.expectation)] * guessed)
+        cells.append(("" if k else "*", p.algorithm, *told, number(p.predicted_error.bound), p.note))
+    headers = ("", "algorithm", *["noise"] * alike, *["expected"] * guessed, "bound", "note")
+    print_table(title, headers, cells, right=range(2 + alike, 3 + alike + guessed), marked=0)
     print_text(meaning)
 
 

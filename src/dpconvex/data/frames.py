@@ -25,12 +25,17 @@ MOST, LONGEST = 40, 100  #: Largest number of names in a message, and of charact
 NUMBER = r"^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|inf|infinity)$"
 
 
+REPEATED = "the table has two columns of one name. Rename one"
+
+
 def typed(values: Any) -> Any:
     """Return a typed pandas or arrow object as the column or table that narwhals reads; others unchanged."""
     # NumPy would turn a pandas array with a missing cell into objects, and an array without into numbers.
     pandas, arrow = nw.dependencies.get_pandas(), nw.dependencies.get_pyarrow()
     if pandas is not None and isinstance(values, pandas.Index | pandas.api.extensions.ExtensionArray):
         return pandas.Series(values)
+    if pandas is not None and isinstance(values, pandas.DataFrame) and not values.columns.is_unique:
+        raise InvalidDataError(REPEATED)
     if arrow is not None and isinstance(values, arrow.Array):
         values = arrow.chunked_array([values])
     if arrow is not None and isinstance(values, arrow.RecordBatch):
@@ -50,7 +55,7 @@ def open_table(table: IntoDataFrame, needed: Iterable[str] = ()) -> Frame:
         remedy = "Collect a lazy frame first; an array needs norm bounds instead of a schema"
         raise InvalidDataError(f"{what}. {remedy}") from None
     except DuplicateError:
-        raise InvalidDataError("the table has two columns of one name. Rename one") from None
+        raise InvalidDataError(REPEATED) from None
     if repeated:
         raise InvalidDataError(f"the table has two columns named {repeated[0]!r}. Rename one")
     require_columns(frame.columns, needed, "the table")

@@ -294,14 +294,22 @@ def feature_map(
     return Scaled(*bounds_of(feature_bounds, n_features))
 
 
+def _below(lower: tuple[Any, ...], upper: tuple[Any, ...]) -> bool:
+    numbers = all(isinstance(each, int | float) for each in (*lower, *upper))
+    return numbers and all(low < high for low, high in zip(lower, upper, strict=True))
+
+
 def bounds_of(feature_bounds: Any, n_features: int) -> tuple[Floats, Floats]:
     """Return public bounds on every column, two arrays (n_features,), or raise `InvalidParameterError`."""
     requirement = "must be (lower, upper): numbers or arrays of length n_features, finite, lower < upper (by 1e-300)"
     if isinstance(feature_bounds, list) and all(isinstance(p, tuple) and len(p) == 2 for p in feature_bounds):
-        if len(feature_bounds) != n_features or n_features == 2:  # two pairs may be lower and upper bounds
-            what = f"as a list of pairs must hold one (lower, upper) for each of {n_features} columns, more than two"
+        lower, upper = zip(*feature_bounds, strict=True)
+        columns = not (n_features == 2 and _below(*feature_bounds))  # else they may be lower and upper bounds
+        if len(feature_bounds) != n_features or (n_features == 2 and not columns and _below(lower, upper)):
+            what = f"as a list of pairs must hold one (lower, upper) for each of {n_features} columns"
+            what += " (two pairs may also be lower and upper bounds)" * (n_features == 2)
             raise InvalidParameterError("feature_bounds", feature_bounds, what, "Give ([lower, ...], [upper, ...])")
-        feature_bounds = tuple(zip(*feature_bounds, strict=True))
+        feature_bounds = (lower, upper) if columns else feature_bounds
     try:
         lower, upper = (np.broadcast_to(np.asarray(b, dtype=np.float64), (n_features,)) for b in feature_bounds)
     except (TypeError, ValueError):

@@ -179,6 +179,17 @@ def test_a_table_of_wrong_types_costs_nothing(run: Any, public_files: Path, budg
     assert shown(run)["spent"] == []
 
 
+def test_what_fails_once_it_is_paid_says_that_it_stays_charged(run: Any, public_files: Path, budget: Path) -> None:
+    header = (public_files / "train.csv").read_text().splitlines()[0]
+    (budget.parent / "header.csv").write_text(header + "\n")
+    given = ("fit", budget.parent / "header.csv", "--schema", public_files / "adult.toml", "--epsilon", 0.25)
+    failed = run(*given, "--budget", budget)
+    assert failed.exit_code == 2
+    assert failed.stderr.endswith("Epsilon 0.25 stays charged to budget.json\n")
+    assert len(shown(run)["spent"]) == 1
+    assert "stays charged" not in run(*given).stderr
+
+
 def test_users_and_records_have_budgets_of_their_own(run: Any, public_files: Path, budget: Path) -> None:
     given = words("median", public_files)
     refused = run(*given, "--user-column", "fnlwgt", "--budget", budget)

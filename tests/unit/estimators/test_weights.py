@@ -167,7 +167,7 @@ def test_bounds_may_be_a_list_of_pairs() -> None:
     pairs = PrivateLogisticRegression(2.0, feature_bounds=[(-1, 1), (-1, 2), (-1, 1)], classes=[0, 1], random_state=0)
     arrays = PrivateLogisticRegression(2.0, feature_bounds=([-1] * 3, [1, 2, 1]), classes=[0, 1], random_state=0)
     np.testing.assert_array_equal(pairs.fit(X, Y).coef_, arrays.fit(X, Y).coef_)
-    with pytest.raises(InvalidParameterError, match="more than two"):
+    with pytest.raises(InvalidParameterError, match="two pairs may also be lower and upper bounds"):
         PrivateLogisticRegression(2.0, feature_bounds=[(0, 1), (2, 3)], classes=[0, 1]).plan(100, 2)
 
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol, final, runtime_checkable
 import narwhals as nw
 import numpy as np
 import scipy.sparse
+from narwhals.exceptions import DuplicateError
 
 from dpconvex import _validate
 from dpconvex._arrow import pa, same_types, without_views
@@ -98,7 +99,11 @@ def open_tables(table: object, columns: Sequence[str] | None) -> Tables | None:
     lazy = bool(nw.dependencies.is_polars_lazyframe(table))
     if (not lazy and not isinstance(X, ArrowStream | dataset.Dataset)) or isinstance(X, pa.RecordBatch):
         return None
-    if isinstance(nw.from_native(X, eager_only=True, allow_series=True, pass_through=True), nw.DataFrame | nw.Series):
+    try:
+        found = nw.from_native(X, eager_only=True, allow_series=True, pass_through=True)
+    except DuplicateError:  # in memory: it is refused where its cells are read
+        return None
+    if isinstance(found, nw.DataFrame | nw.Series):
         return None
     if isinstance(X, pa.RecordBatchReader):
         raise InvalidDataError("X is a stream that can be read once. Give what it was made of: files, or a relation")
