@@ -154,9 +154,16 @@ class Unranged(Described):
 @final
 @dataclass(frozen=True)
 class UnrangedColumn(Unranged, NumberColumn):
-    """A numeric column whose range a fit finds; ``transform="auto"`` allows a logarithmic scale for heavy tails.
+    """A numeric column whose range a fit finds, and pays for.
 
-    Further fields, all by keyword, as in `NumericColumn`.
+    Parameters
+    ----------
+    name : str
+        The column.
+    transform : {"auto", "none"}
+        ``"auto"`` allows a logarithmic scale for heavy tails, which the released histogram decides.
+    missing, unit, source, step, indicator, formula, date, at, format
+        As of columns with a range, by keyword: `NumericColumn`.
     """
 
     name: str

@@ -152,7 +152,7 @@ class WithIntervals(PrivateLinearModel):
     def conf_int(
         self, level: float = 0.95, joint: bool = False, *, reference: Mapping[str, str] | None = None
     ) -> Floats:
-        """Return the ends (m, 2) of the intervals of `summary`, whose parameters it has; infinite if not known."""
+        """Return the ends (m, 2) of the intervals of `summary`, with its parameters; infinite if not known."""
         found = self.summary(level, joint=joint, reference=reference).found
         return np.column_stack([found.lower, found.upper])
 
@@ -161,9 +161,19 @@ class WithIntervals(PrivateLinearModel):
         return self.output_scale**2 * self._known()[0].covariance(self._contrasts(reference)[1])
 
     def predict_interval(self, X: Any, level: float = 0.95) -> Floats:
-        """Return bands (n, 2) of the probability of the second class, or of the mean; not of new targets.
+        """Return bands of the probability of the second class, or of the mean; not of new targets.
 
-        The `level`, in (0, 1), is of one record at a time. Rows of X are not protected: nothing of them is released.
+        Parameters
+        ----------
+        X : array of shape (n, n_features), or data frame
+            Records, which are not protected: nothing of them is released.
+        level : float
+            Probability with which the band of one record covers, in (0, 1).
+
+        Returns
+        -------
+        ndarray of shape (n, 2)
+            Lower and upper ends, in the unit of predictions.
         """
         if len(parts := pieces(self.schema, X)) > 1:
             return np.concatenate([self.predict_interval(part, level) for part in parts])

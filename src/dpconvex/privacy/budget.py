@@ -147,9 +147,29 @@ class Budget:
     ) -> Self:  # fmt: skip
         """Write a new budget file, in a folder that exists; an existing file is never replaced.
 
-        The totals are as in `PrivacyParams`; `unit` and `neighboring` must be those of every promise to be paid, and
-        `data` says in words which data set the budget is for. With `renews`, the totals are given anew every `renews`
-        months, counted from the day `begins` ("2026-01-01", UTC): k periods promise k times as much.
+        Parameters
+        ----------
+        path : path
+            The file, which must not exist.
+        epsilon, delta : float
+            The totals, as in `PrivacyParams`.
+        unit, neighboring : str
+            The unit and the relation that every promise to be paid must have.
+        data : str
+            Which data set the budget is for, in words.
+        renews : int
+            The totals are given anew every `renews` months; 0: never. k periods promise k times as much.
+        begins : str
+            Day from which months are counted, as ``"2026-01-01"`` (UTC); with `renews`.
+
+        Returns
+        -------
+        Budget
+
+        Raises
+        ------
+        InvalidParameterError
+            When a total is out of range, the file exists, or its folder cannot be written to.
         """
         total = _promise(epsilon, delta, unit, neighboring)
         header = {"dpconvex_budget": VERSION, "epsilon": total.epsilon, "delta": total.delta}
@@ -189,13 +209,27 @@ class Budget:
             return _read(file, self.path)
 
     def spend(self, promise: PrivacyParams, what: str, who: str = "") -> int:
-        """Enter a promise that is about to be made, as the run's certificate will state it; call it before the data are
-        read. Return the number of the line, from 1.
+        """Enter a promise that is about to be made; call it before the data are read.
 
         When it returns, the line is on the disk. When it raises, nothing may be released: the line is not there, or, if
-        the disk failed while writing, it may be there and counts. A promise that does not fit what is left, or is for
-        another unit or relation, raises `BudgetExceededError`. `what` says in words what is paid for, `who` says who
-        pays; each has at most `MOST_TEXT` characters.
+        the disk failed while writing, it may be there and counts.
+
+        Parameters
+        ----------
+        promise : PrivacyParams
+            The promise, as the run's certificate will state it.
+        what, who : str
+            What is paid for, and who pays, in words of at most `MOST_TEXT` characters each.
+
+        Returns
+        -------
+        int
+            The number of the line, from 1.
+
+        Raises
+        ------
+        BudgetExceededError
+            When the promise does not fit what is left, or is for another unit or relation.
         """
         words = {"what": _words("what", what)} | ({"who": _words("who", who)} if who else {})
         with _locked(self.path, os.O_RDWR) as file:

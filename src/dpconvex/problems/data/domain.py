@@ -118,7 +118,15 @@ class DataDomain:
 
     @classmethod
     def l2_ball(cls, dim: int, bound: float) -> "DataDomain":
-        """Features of l2 norm at most `bound`."""
+        """Features of l2 norm at most `bound`.
+
+        Parameters
+        ----------
+        dim : int
+            Number of columns.
+        bound : float
+            The public bound, positive; longer rows are shortened to it.
+        """
         return cls((Block(dim, "l2", bound, "features"),))
 
     @classmethod
@@ -128,7 +136,15 @@ class DataDomain:
 
     @classmethod
     def box(cls, dim: int, bound: float) -> "DataDomain":
-        """Features of absolute value at most `bound`, column by column."""
+        """Features of absolute value at most `bound`, column by column.
+
+        Parameters
+        ----------
+        dim : int
+            Number of columns.
+        bound : float
+            The public bound, positive; entries beyond it are clipped.
+        """
         return cls((Block(dim, "linf", bound, "features"),))
 
     def with_intercept(self, value: float = 1.0) -> "DataDomain":
