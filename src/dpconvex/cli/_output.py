@@ -75,10 +75,11 @@ def one_line_errors(command: Callable[_P, _T]) -> Callable[_P, _T]:
 
 def _spoken(text: str, options: Collection[str]) -> str:
     """Return a message of the library with the running command's `options` as the command line spells them."""
+    begins = text.find(": ")
 
     def option(found: re.Match[str]) -> str:
         name, value = found.groups()
-        if name not in options or (found.start() == 0 and value not in ("None", "True", "False")):
+        if name not in options or (found.end() <= begins and value not in ("None", "True", "False")):
             return found[0]  # a message begins with what was given
         flag = f"--{name.replace('_', '-')}"
         return {"None": flag, "True": flag, "False": f"no {flag}"}.get(value, f"{flag} {value.strip(chr(39))}")

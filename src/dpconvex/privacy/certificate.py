@@ -195,8 +195,11 @@ class PrivacyCertificate:
             f"Method:  {self.algorithm}, {self.constants} constants. {self.theorem}",
             "Released from the data:",
         ]
+        alike: dict[Any, dict[str, None]] = {}  # releases with the same reason are told together
         for release in self.releases:
-            stated, where = release.sensitivity, f"  - {release.label} through {release.mechanism}"
+            alike.setdefault((release.mechanism, release.sensitivity), {})[release.label] = None
+        for (mechanism, stated), labels in alike.items():
+            where = f"  - {'; '.join(labels)} through {mechanism}"
             if stated.norm == "none":  # no value is released
                 lines += [where, f"    because {stated.lemma}"]
             else:

@@ -203,6 +203,7 @@ def test_commands_that_take_long_say_that_they_work(run: Any, public_files: Path
     [
         ("users=None: must be given. Give --users", "--users: must be given. Give --users"),
         ("epsilon=-1: must be > 0", "epsilon=-1: must be > 0"),
+        ("epsilon=2.0, noise='l2': the budget has epsilon=1", "epsilon=2.0, noise='l2': the budget has --epsilon 1"),
         ("a goal. Set inference=True.", "a goal. Set --inference."),
         ("Or set inference=False, noise='l2'.", "Or set no --inference, --noise l2."),
         ("is for user_column='a', target_bounds=None", "is for --user-column a, target_bounds=None"),
