@@ -1,11 +1,11 @@
 """Compare lengths of coefficients that plans expect of classes, by how many records there are for each column.
 
-    python benchmarks/lengths.py learning keel programs [--seeds 2 --rows 6000 --delta 0 --classes 2 --json FILE]
+    python benchmarks/lengths.py learning keel programs [--classes two --seeds 2 --rows 6000 --delta 0]
     python benchmarks/lengths.py --summary FILE ...
 
 ``learning`` and ``held_out`` are the tables of `corpus.py` with two classes, ``programs`` the targets of classes of the
-learning half of `many_tables.py`, ``keel`` the tables of `keel_tables.py`. Fits are ``algorithm="auto"`` by schema;
-squared lengths are 1/4, 1, 2, 4 and 16 times the ordinary ones, and "rule" is what `Tuning.many` says. A cell is the
+learning half of `many_tables.py` (``programs_held_out``: of the other), ``keel`` the tables of `keel_tables.py`. Fits
+are ``algorithm="auto"`` by schema; squared lengths are 1/4, 1, 2, 4 and 16 times the ordinary ones, and "rule" is what `Tuning.many` says. A cell is the
 mean training excess of a table at a budget, at least .002 of a constant's. Printed: geometric means of cells relative
 to the ordinary length with standard errors over tables, by budget and by records times epsilon over encoded columns.
 Fits are seeded, hence not private.
@@ -39,6 +39,10 @@ RECORDS = (0, 30, 100, 200, 300, 500, 1000, 3000, np.inf)
 
 def tasks(source: str, rows: int) -> Iterator[many_tables.Task]:
     """Yield tables with classes, and what a constant and the best linear model lose on them."""
+    if source == "programs_held_out":
+        for each in many_tables.tables("held_out"):
+            yield from (found for found in many_tables.tasks(*each, rows) if found.kind != many_tables.KINDS[2])
+        return
     if source not in corpus.HALVES:
         yield from shares.tasks([source], rows)
         return
@@ -93,7 +97,10 @@ def summary(lines: list[dict[str, Any]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "sources", nargs="*", default=["learning"], choices=("learning", "held_out", "programs", "keel")
+        "sources",
+        nargs="*",
+        default=["learning"],
+        choices=("learning", "held_out", "programs", "programs_held_out", "keel"),
     )
     parser.add_argument("--options", nargs="+", default=list(OPTIONS), choices=list(OPTIONS))
     parser.add_argument("--classes", choices=("two", "several"), default="two")

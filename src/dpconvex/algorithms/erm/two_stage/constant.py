@@ -53,8 +53,10 @@ class ConstantPlan(TwoStagePlan):
     then: algorithms.LinearModelPlan
     algorithm: ClassVar[str] = "constant"
     hopeless = True  # pyright: ignore[reportAssignmentType]
-    outlook = "no column is used, and the answer is the same for all: "  # pyright: ignore[reportAssignmentType]
-    outlook += "a fit is expected to lose more (algorithm='objective_perturbation' makes it, and ranks records)"
+    outlook = (  # pyright: ignore[reportAssignmentType]
+        "no column is used, and the answer is the same for all: a fit is expected to lose more "
+        "(algorithm='objective_perturbation' makes it, and ranks records)"
+    )
 
     @property
     def predicted_error(self) -> algorithms.PredictedError:
