@@ -5,10 +5,10 @@
 
 ``learning`` and ``held_out`` are the tables of `corpus.py` with two classes, ``programs`` the targets of classes of the
 learning half of `many_tables.py` (``programs_held_out``: of the other), ``keel`` the tables of `keel_tables.py`. Fits
-are ``algorithm="auto"`` by schema; squared lengths are 1/4, 1, 2, 4 and 16 times the ordinary ones, and "rule" is what `Tuning.many` says. A cell is the
-mean training excess of a table at a budget, at least .002 of a constant's. Printed: geometric means of cells relative
-to the ordinary length with standard errors over tables, by budget and by records times epsilon over encoded columns.
-Fits are seeded, hence not private.
+are ``algorithm="auto"`` by schema; squared lengths are 1/4, 1, 2, 4 and 16 times the ordinary ones, and "rule" is what
+`Tuning.many` says. A cell is the mean training excess of a table at a budget, at least .002 of a constant's. Printed:
+geometric means of cells relative to the ordinary length with standard errors over tables, by budget and by records
+times epsilon over encoded columns. Fits are seeded, hence not private.
 """
 
 from __future__ import annotations
