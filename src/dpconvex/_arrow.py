@@ -39,13 +39,32 @@ def without_views(values: Any) -> Any:
 
 
 def same_types(data: Any, columns: Collection[str]) -> None:
-    """Raise where files of an Arrow data set give one of these columns other types: whether casts fail is content."""
-    for part in data.get_fragments():
-        for each in part.physical_schema:
-            usual = data.schema.field(each.name).type if each.name in columns else each.type
-            if each.type not in (usual, pa.null()):
-                what = f"the files give the column {each.name!r} the types {usual} and {each.type}"
-                raise InvalidDataError(f"{what}. Write them with the same types: whole numbers as floats, for example")
+    """Raise where a file of an Arrow data set lacks one of these columns, or gives it another type: casts may fail."""
+    # Whether they do depends on cells, but for texts of another form. All of this stands in the files' footers.
+    first: set[str] = set()
+    try:
+        for part in data.get_fragments():
+            found = {each.name: each.type for each in part.physical_schema}
+            first = first or set(found) & set(columns)
+            for name in first:
+                usual, own = data.schema.field(name).type, found.get(name)
+                if own is None:
+                    raise InvalidDataError(f"a file has no column {name!r}, as others have. Write it to all of them")
+                own = own.value_type if own != usual and pa.types.is_dictionary(own) else own
+                if own != pa.null() and _plain(own) != _plain(usual):
+                    what = f"the files give the column {name!r} the types {usual} and {own}"
+                    remedy = "Write them with the same types: whole numbers as floats, for example"
+                    raise InvalidDataError(f"{what}. {remedy}")
+    except InvalidDataError:
+        raise
+    except (ValueError, OSError):  # among them Arrow's own
+        what = "a file cannot be opened, or the data set is filtered, so that types of files cannot be compared"
+        raise InvalidDataError(f"{what}. Check that files are whole; filter with polars.scan_parquet") from None
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    kind = _usual(kind)
+    return pa.large_string() if pa.types.is_string(kind) else pa.large_binary() if pa.types.is_binary(kind) else kind
 
 
 def _usual(kind: pa.DataType) -> pa.DataType:

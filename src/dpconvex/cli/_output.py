@@ -84,7 +84,7 @@ def _spoken(text: str, options: Collection[str]) -> str:
         flag = f"--{name.replace('_', '-')}"
         return {"None": flag, "True": flag, "False": f"no {flag}"}.get(value, f"{flag} {value.strip(chr(39))}")
 
-    return re.sub(r"\b([a-z_0-9]+)=('[^' ]*'|[\w.+-]*\w)", option, text)
+    return re.sub(r"(?<![/\w.-])([a-z_0-9]+)=('[^' ]*'|[\w.+-]*\w)(?!/)", option, text)
 
 
 def unknown(name: str | None, names: Collection[str], requirement: str, command: str) -> InvalidParameterError:

@@ -255,14 +255,13 @@ def tell_unread(rows: Any, schema: Schema) -> None:
     from dpconvex.data import look_at
 
     if isinstance(rows, pa.Table):
+        own = {each.name: each for each in schema.columns}
         for each in look_at(rows.slice(0, LOOKED), dataclasses.replace(schema, user=None)).columns:
-            words = (each.missing, 0.5, "missing or unreadable"), (each.unlisted, 0.01, "not listed")
-            for share, least, what in (*words, (each.clipped, 0.05, "outside the range")):
+            known = getattr(own[each.name], "indicator", False), getattr(own[each.name], "other", False)  # as declared
+            words = (each.missing * (not known[0]), 0.5, "missing or unreadable"), (each.clipped, 0.05, "out of range")
+            for share, least, what in (*words, (each.unlisted * (not known[1]), 0.01, "not listed")):
                 if share > least:
-                    print(
-                        f"note: {each.name}: {share:.0%} of the cells are {what}, by the model's schema",
-                        file=sys.stderr,
-                    )
+                    print(f"note: {each.name!r}: {share:.0%} of the cells are {what}, by the schema", file=sys.stderr)
 
 
 def predictions(

@@ -34,12 +34,13 @@ def typed(values: Any) -> Any:
     pandas, arrow = nw.dependencies.get_pandas(), nw.dependencies.get_pyarrow()
     if pandas is not None and isinstance(values, pandas.Index | pandas.api.extensions.ExtensionArray):
         return pandas.Series(values)
-    if pandas is not None and isinstance(values, pandas.DataFrame) and not values.columns.is_unique:
-        raise InvalidDataError(REPEATED)
     if arrow is not None and isinstance(values, arrow.Array):
         values = arrow.chunked_array([values])
     if arrow is not None and isinstance(values, arrow.RecordBatch):
         values = arrow.Table.from_batches([values])
+    of_pandas = pandas is not None and isinstance(values, pandas.DataFrame) and not values.columns.is_unique
+    if of_pandas or (arrow is not None and isinstance(values, arrow.Table) and duplicates(values.column_names)):
+        raise InvalidDataError(REPEATED)
     if arrow is not None and isinstance(values, arrow.ChunkedArray | arrow.Table):
         return without_views(values)
     return values

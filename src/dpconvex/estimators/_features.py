@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
+from numbers import Real
 from os import PathLike
 from typing import Any, final
 
@@ -295,7 +296,7 @@ def feature_map(
 
 
 def _below(lower: tuple[Any, ...], upper: tuple[Any, ...]) -> bool:
-    numbers = all(isinstance(each, int | float) for each in (*lower, *upper))
+    numbers = all(isinstance(each, Real) for each in (*lower, *upper))
     return numbers and all(low < high for low, high in zip(lower, upper, strict=True))
 
 
@@ -303,11 +304,12 @@ def bounds_of(feature_bounds: Any, n_features: int) -> tuple[Floats, Floats]:
     """Return public bounds on every column, two arrays (n_features,), or raise `InvalidParameterError`."""
     requirement = "must be (lower, upper): numbers or arrays of length n_features, finite, lower < upper (by 1e-300)"
     if isinstance(feature_bounds, list) and all(isinstance(p, tuple) and len(p) == 2 for p in feature_bounds):
-        lower, upper = zip(*feature_bounds, strict=True)
-        columns = not (n_features == 2 and _below(*feature_bounds))  # else they may be lower and upper bounds
-        if len(feature_bounds) != n_features or (n_features == 2 and not columns and _below(lower, upper)):
+        fits, two = len(feature_bounds) == n_features, n_features == 2
+        lower, upper = zip(*feature_bounds, strict=True) if feature_bounds else ((), ())
+        columns = not (fits and two and _below(*feature_bounds))  # else they may be lower and upper bounds
+        if not fits or (two and not columns and _below(lower, upper)):
             what = f"as a list of pairs must hold one (lower, upper) for each of {n_features} columns"
-            what += " (two pairs may also be lower and upper bounds)" * (n_features == 2)
+            what += " (two pairs may also be lower and upper bounds)" * two
             raise InvalidParameterError("feature_bounds", feature_bounds, what, "Give ([lower, ...], [upper, ...])")
         feature_bounds = (lower, upper) if columns else feature_bounds
     try:

@@ -101,7 +101,8 @@ class FindsRanges:
         residual = ORDINARY.residual_in_part if look else None
         problem = replace(problem, explained=self._explained(share, look), residual=residual)
         each = problem.n * float(self.epsilon) / problem.domain.dim
-        usual = problem.grouped or self._target_range() is not None or each <= ORDINARY.many[0]
+        stated = problem.grouped or getattr(self, "coefficient_norm", None) is not None
+        usual = stated or self._target_range() is not None or each <= ORDINARY.many[0]
         return problem if usual else replace(problem, surplus=2.0 ** sum(each > most for most in ORDINARY.many))
 
     def _explained(self, share: float, look: bool) -> float | None:

@@ -102,7 +102,8 @@ def open_points(X: Any) -> EncodedRows | None:
         cells = numeric_matrix(table) if len(table) else np.empty(table.shape)
         return cells, np.empty(len(table))
 
-    numeric_matrix(table.empty, empty=True)
+    if table.shape[1]:
+        numeric_matrix(table.empty, empty=True)
     return table.encoded(encode, table.shape[1])
 
 
@@ -123,11 +124,12 @@ def open_users(schema: Schema, table: TableSource, groups: Any) -> UserGroups | 
         return users_of(None, table, groups)
     name, codes = schema.user, dict[Any, int]()
     kind = getattr(table.empty[name], "dtype", None)
-    if isinstance(kind, np.dtype) and kind.kind in "iu":  # Dask makes floats of whole numbers where one is missing
+    if (
+        isinstance(kind, np.dtype) and kind.kind in "iu" and kind.itemsize == 8
+    ):  # Dask makes floats where one is missing
         what = f"the user column {name!r} has the type {kind}, and a missing cell would round others of its partition"
-        raise InvalidDataError(
-            f"{what}. Read it as an Arrow type: dask.dataframe.read_parquet(..., dtype_backend='pyarrow')"
-        )
+        remedy = "Make it an Arrow type: read_parquet(..., dtype_backend='pyarrow'), or astype('int64[pyarrow]')"
+        raise InvalidDataError(f"{what}. {remedy}")
 
     def encode(table: Any) -> Any:
         return distinct_labels(nw.from_native(table, eager_only=True).get_column(name))

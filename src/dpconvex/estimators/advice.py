@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
@@ -123,9 +123,11 @@ def _evaluation(metric: str, plan: LinearModelPlan) -> Expected:
     n, (noise, sampling) = max(1, round(HELD_OUT * plan.problem.n)), SCORED[metric]
     test: Any = evaluation.plan(n, PrivacyParams(plan.privacy.epsilon, unit=plan.privacy.unit))
     told = plan.problem.loss.told or (0.5, 0.5)
-    n = n * 2 * min(told) if metric == "auc" else n  # as many pairs, and as much noise, as with equal rates
+    n = n * 2 * min(told) if metric == "auc" and len(told) == 2 else n  # as many pairs as with equal rates
     own = noise * math.sqrt(4 * test.bins) / (n * plan.privacy.epsilon)
-    low, typical, high = (1.96 * math.hypot(own, share * sampling / math.sqrt(n)) for share in (0.0, 0.7, 1.0))
+    most = math.inf if metric == "log_loss" else 0.5  # the others lie in [0, 1]
+    spread = (1.96 * math.hypot(own, share * sampling / math.sqrt(n)) for share in (0.0, 0.7, 1.0))
+    low, typical, high = (min(most, each) for each in spread)
     return low, typical, high, math.inf
 
 
@@ -256,8 +258,14 @@ def _checked(goal: float | str, measure: str, constant: float) -> float:
 
 
 def _inverted(wanted: str, goal: float | str, curve: list[Forecast], measure: str) -> Advice:
-    wished = _checked(goal, measure, max(each.constant for each in curve))
-    low, typical, high = (_first(curve, wished, name) for name in ("low", "typical", "high"))
+    most = max(each.constant for each in curve)
+    wished, judged = _checked(goal, measure, most), curve
+    if isinstance(goal, str) and goal.endswith("%"):  # of what a constant is expected to lose at the same point
+        names = ("low", "typical", "high", "constant")
+        judged = [
+            replace(each, **{name: getattr(each, name) * most / each.constant for name in names}) for each in curve
+        ]
+    low, typical, high = (_first(judged, wished, name) for name in ("low", "typical", "high"))
     return Advice(wanted, wished, low, typical, high, curve[-1].at, tuple(curve), measure)
 
 

@@ -205,6 +205,7 @@ def test_commands_that_take_long_say_that_they_work(run: Any, public_files: Path
         ("epsilon=-1: must be > 0", "epsilon=-1: must be > 0"),
         ("epsilon=2.0, noise='l2': the budget has epsilon=1", "epsilon=2.0, noise='l2': the budget has --epsilon 1"),
         ("a goal. Set inference=True.", "a goal. Set --inference."),
+        ("data/epsilon=3/none.csv: cannot be read", "data/epsilon=3/none.csv: cannot be read"),
         ("Or set inference=False, noise='l2'.", "Or set no --inference, --noise l2."),
         ("is for user_column='a', target_bounds=None", "is for --user-column a, target_bounds=None"),
     ],
@@ -221,11 +222,11 @@ def test_predict_says_of_which_columns_much_cannot_be_read(
     usual = run("predict", fitted_folder, public_files / "test.csv")
     assert "note:" not in usual.stderr
     schema = load_model(fitted_folder / "model.skops").schema
-    category = next(column for column in schema.columns if not column.numeric).name
+    category = next(column for column in schema.columns if not column.numeric and not column.other).name
     number = next(column for column in schema.columns if column.numeric).name
     other = whole.to_pandas().assign(**{category: "nowhere", number: "1.234.567"})
     other.to_csv(tmp_path / "other.csv", index=False)
     found = run("predict", fitted_folder, tmp_path / "other.csv")
-    assert f"note: {category}: 100% of the cells are not listed" in found.stderr
-    assert f"note: {number}: 100% of the cells are missing or unreadable" in found.stderr
+    assert f"note: {category!r}: 100% of the cells are not listed" in found.stderr
+    assert f"note: {number!r}: 100% of the cells are missing or unreadable" in found.stderr
     assert found.stdout.count("\n") == usual.stdout.count("\n")

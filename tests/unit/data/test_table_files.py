@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import IO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, strategies as st
@@ -146,7 +147,11 @@ def test_what_is_no_number_is_missing(cell: str) -> None:
         (pa.float64(), pa.string(), False),
         (pa.null(), pa.float64(), False),
         (pa.float64(), pa.null(), True),
-        (pa.float64(), None, True),
+        (pa.float64(), None, False),
+        (pa.string(), pa.large_string(), True),
+        (pa.string(), pa.dictionary(pa.int8(), pa.string()), True),
+        (pa.dictionary(pa.int8(), pa.string()), pa.string(), False),
+        (pa.dictionary(pa.int8(), pa.string()), pa.dictionary(pa.int16(), pa.string()), False),
     ],
 )
 def test_files_of_one_table_have_the_same_types(
@@ -164,10 +169,24 @@ def test_files_of_one_table_have_the_same_types(
             check_table(path, schema)
             assert open_tables(open_files(path, schema), schema.column_names()).n == 4
             continue
-        with pytest.raises(InvalidDataError, match="the column 'age' the types"):
+        wrong = "has no column 'age'" if other is None else "the column 'age' the types"
+        with pytest.raises(InvalidDataError, match=wrong):
             check_table(path, schema)
-        with pytest.raises(InvalidDataError, match="the column 'age' the types"):
+        with pytest.raises(InvalidDataError, match=wrong):
             open_tables(open_files(path, schema), schema.column_names())
+
+
+def test_types_of_files_that_cannot_be_compared_are_refused_in_one_line(tmp_path: Path) -> None:
+    schema = Schema((NumericColumn("age", 0, 100),), ClassTarget("sick", ("no", "yes")))
+    for name in "ab":
+        pq.write_table(pa.table({"sick": ["no", "yes"], "age": [1.0, 2.0]}), tmp_path / f"{name}.parquet")
+    filtered = open_files(tmp_path, schema).filter(pc.field("age") > 1)
+    with pytest.raises(InvalidDataError, match="filtered"):
+        open_tables(filtered, schema.column_names())
+    (tmp_path / "b.parquet").write_bytes((tmp_path / "a.parquet").read_bytes()[:300])
+    for path in (tmp_path, tmp_path / "*.parquet"):
+        with pytest.raises(InvalidDataError, match="Check"):
+            check_table(path, schema)
 
 
 def test_files_are_replaced_whole(tmp_path: Path) -> None:

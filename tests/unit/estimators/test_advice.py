@@ -82,6 +82,16 @@ def test_shares_are_of_what_a_constant_loses() -> None:
 
 
 @pytest.mark.gate
+def test_shares_are_of_what_a_constant_loses_by_the_same_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From 300 and 1,000 records times epsilon a column on, columns are expected to tell more."""
+    monkeypatch.setattr(advice, "EPSILONS", FINE)
+    model = PrivateLogisticRegression(feature_norm=1.0, classes=[0, 1])
+    for goal, share in (("10%", 0.1), ("50%", 0.5)):
+        typical = required_epsilon(model, 1100, 10, goal=goal).typical
+        plan = PrivateLogisticRegression(1.3 * typical, feature_norm=1.0, classes=[0, 1]).plan(1100, 10)[0]
+        assert plan.predicted_error.rank * advice.MEASURED[1] <= 1.1 * share * plan.yardstick
+
+
 def test_a_goal_that_a_constant_meets_is_called_so() -> None:
     """Ten percent of the trivial loss are more than all columns of a skewed target explain."""
     model = PrivateLinearRegression(feature_bounds=(-1, 1), target_bounds=(0, 1))

@@ -20,6 +20,7 @@ from dpconvex import (
 )
 from dpconvex.data import ClassTarget, NumericTarget
 from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.estimators._features import bounds_of
 from dpconvex.losses import HuberLoss, LogisticLoss, SoftmaxLoss, WeightedLoss
 from dpconvex.problems import DataDomain, LinearModelProblem
 from dpconvex.verification import verify
@@ -169,6 +170,13 @@ def test_bounds_may_be_a_list_of_pairs() -> None:
     np.testing.assert_array_equal(pairs.fit(X, Y).coef_, arrays.fit(X, Y).coef_)
     with pytest.raises(InvalidParameterError, match="two pairs may also be lower and upper bounds"):
         PrivateLogisticRegression(2.0, feature_bounds=[(0, 1), (2, 3)], classes=[0, 1]).plan(100, 2)
+    with pytest.raises(InvalidParameterError, match="two pairs may"):
+        bounds_of([tuple(np.float32([0, 1])), tuple(np.int64([2, 3]))], 2)
+    for pairs, lower in (([(140, 210), (30, 140)], [140, 30]), ([(0, 0), (1, 1)], [0, 0])):  # one reading is possible
+        np.testing.assert_array_equal(bounds_of(pairs, 2)[0], lower)
+    for wrong in ([], [(0, 1)], [(0, 1)] * 3):
+        with pytest.raises(InvalidParameterError, match="for each of 2 columns"):
+            bounds_of(wrong, 2)
 
 
 def test_an_array_with_bounds_is_planned_as_a_schema_of_the_same_columns() -> None:

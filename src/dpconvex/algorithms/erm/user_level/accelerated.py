@@ -188,7 +188,7 @@ def plan_accelerated(
     _validate.real("l2", l2, at_least=0.0)
     _validate.optional(_validate.integer, {"cohort": cohort, "sample": sample}, at_least=2)
     if sample is not None and (sample > problem.n or batches > 1 or test not in ("auto", "tested")):
-        what = f"must be at most {problem.n}, with batches=1 and test='tested'"
+        what = f"must be at most {problem.n}, with batches=1 and user_test='tested'"
         raise InvalidParameterError("sample", sample, what)
     L, per_user = problem.lipschitz, problem.records_per_user or 1
     if _validate.choice("constants", constants, ("calibrated", "paper")) == "paper":

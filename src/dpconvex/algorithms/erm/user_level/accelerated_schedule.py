@@ -133,7 +133,7 @@ def require_steps(bound: float) -> None:
     """Raise `InvalidParameterError` where no number of steps lets the test pass."""
     if not math.isfinite(bound):
         what = "must be larger: with so few users the test could not pass"
-        raise InvalidParameterError("n", "users", what, "Use test='auto', more users, or a larger epsilon")
+        raise InvalidParameterError("n", "users", what, "Use user_test='auto', more users, or a larger epsilon")
 
 
 def population(facts: Facts, localized: bool | None) -> Schedule:

@@ -107,8 +107,8 @@ def open_tables(table: object, columns: Sequence[str] | None) -> Tables | None:
         return None
     if isinstance(X, pa.RecordBatchReader):
         raise InvalidDataError("X is a stream that can be read once. Give what it was made of: files, or a relation")
-    text = isinstance(X, dataset.FileSystemDataset) and X.format.default_extname in ("csv", "json")
-    if text:
+    parts = X.children if isinstance(X, dataset.UnionDataset) else [X]
+    if any(isinstance(p, dataset.FileSystemDataset) and p.format.default_extname in ("csv", "json") for p in parts):
         what = "X is a data set of text files: Arrow guesses types from cells, and one malformed line makes it fail"
         raise InvalidDataError(f"{what}. Open it with dpconvex.data.open_files")
     with quiet_reading():
