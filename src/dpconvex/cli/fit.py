@@ -40,6 +40,8 @@ def engine_for(path: Path, engine: str | None, address: str | None = None, memor
     for name, value, where in (("address", address, CLUSTERS), ("memory", memory, ("local",))):
         if value is not None and chosen not in where:
             raise InvalidParameterError(name, value, f"is for the engine {' or '.join(where)}", f"Leave out --{name}")
+    if chosen == "memory" and path.is_dir():
+        raise InvalidParameterError("engine", chosen, "reads files and patterns", "Use --engine local for a folder")
     if chosen in CLUSTERS and str(path).lower().endswith((".csv", ".tsv", ".gz")):
         raise InvalidParameterError("engine", chosen, "reads Parquet files", "Use --engine local, or convert them")
     return chosen
@@ -223,6 +225,7 @@ def predict(
     ] = False,
     output: Annotated[Path | None, typer.Option(help="CSV file to write. Default: stdout.")] = None,
     keep: Annotated[str | None, typer.Option("--id", help="Column to keep before the predictions.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Say on stderr which columns can hardly be read.")] = False,
     engine: _options.Engine = None,
     address: _options.Address = None,
     memory: _options.Memory = None,
@@ -241,7 +244,8 @@ def predict(
     features = dataclasses.replace(estimator.schema, target=None, user=own, weight=None, weight_cap=None)
     with opened_table(table, features, engine, address, memory) as read:
         rows = read()
-        tell_unread(rows, features)
+        if check:
+            tell_unread(rows, features)
         parts = predictions(estimator, rows, features.column_names(), proba, keep)
         if output is not None:
             write_atomically(output, lambda file: write_csv(parts, file))
@@ -251,7 +255,7 @@ def predict(
 
 
 def tell_unread(rows: Any, schema: Schema) -> None:
-    """Say on stderr of which columns much cannot be read by the schema: new records are their owner's to know."""
+    """Say on stderr of which columns much cannot be read by the schema: not private, so only where it is asked for."""
     from dpconvex.data import look_at
 
     if isinstance(rows, pa.Table):

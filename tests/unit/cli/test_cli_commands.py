@@ -217,16 +217,17 @@ def test_messages_of_the_library_name_options_as_the_command_line_does(text: str
 def test_predict_says_of_which_columns_much_cannot_be_read(
     run: Any, fitted_folder: Path, public_files: Path, tmp_path: Path
 ) -> None:
-    """New records are their owner's: that they were read otherwise than meant would show nowhere else."""
+    """That new records are read otherwise than meant would show nowhere else."""
     whole = read_table(public_files / "test.csv")
-    usual = run("predict", fitted_folder, public_files / "test.csv")
+    usual = run("predict", fitted_folder, public_files / "test.csv", "--check")
     assert "note:" not in usual.stderr
     schema = load_model(fitted_folder / "model.skops").schema
     category = next(column for column in schema.columns if not column.numeric and not column.other).name
     number = next(column for column in schema.columns if column.numeric).name
     other = whole.to_pandas().assign(**{category: "nowhere", number: "1.234.567"})
     other.to_csv(tmp_path / "other.csv", index=False)
-    found = run("predict", fitted_folder, tmp_path / "other.csv")
+    assert run("predict", fitted_folder, tmp_path / "other.csv").stderr == ""  # content says nothing unless asked
+    found = run("predict", fitted_folder, tmp_path / "other.csv", "--check")
     assert f"note: {category!r}: 100% of the cells are not listed" in found.stderr
     assert f"note: {number!r}: 100% of the cells are missing or unreadable" in found.stderr
     assert found.stdout.count("\n") == usual.stdout.count("\n")

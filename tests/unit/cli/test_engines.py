@@ -60,6 +60,7 @@ def test_a_folder_gives_the_same_files_as_one_file(here: Path) -> None:
         (("median", "parts", "--epsilon", 1, "--radius-bound", 10, "--user-column", "town"), "tables in memory"),
         (("synthesize", "all.parquet", "--schema", "s.toml", "--epsilon", 1, "--address", "x"), "engine dask or ray"),
         (("fit", "table.csv", "--schema", "s.toml", "--epsilon", 1, "--engine", "dask"), "reads Parquet files"),
+        (("fit", "parts", "--schema", "s.toml", "--epsilon", 1, "--engine", "memory"), "reads files and patterns"),
     ],
 )
 def test_refusals(here: Path, arguments: tuple[object, ...], what: str) -> None:
