@@ -1,9 +1,9 @@
 """What is promised (epsilon, delta, unit, relation), and how far one neighbor can move a value."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from dpconvex import _validate
+from dpconvex import _rounding, _validate
 from dpconvex._types import set_fields
 from dpconvex.errors import InvalidParameterError
 
@@ -63,6 +63,12 @@ class PrivacyParams:
     def pure(self) -> bool:
         """Whether delta is 0."""
         return self.delta == 0
+
+    def less(self, spent: float) -> "PrivacyParams":
+        """Return the promise that is left for a method that is planned after a release of epsilon `spent`."""
+        # A profile that just meets delta here is priced once more, at an epsilon that rounding may move: it must fit.
+        left = _rounding.difference_down(self.epsilon, spent)
+        return replace(self, epsilon=_rounding.product_down(left, 1 - 1e-12) if self.delta else left)
 
 
 @dataclass(frozen=True)

@@ -301,7 +301,7 @@ def leveled(
     check_heavy(problem, privacy, Moments(2.0, 1.0))
     method.check(constants)
     share = privacy.epsilon if method.apart else _rounding.product_down(SHARE, privacy.epsilon)
-    rest = privacy if method.apart else replace(privacy, epsilon=_rounding.difference_down(privacy.epsilon, share))
+    rest = privacy if method.apart else privacy.less(share)
     n = problem.n // APART if method.apart else problem.n
     unlucky = min(0.01, problem.n**-0.5) if failure is None else failure / 2
     scale = level.Scale(problem, n, share, rest.epsilon, unlucky, method.slopes, method.apart, constants)

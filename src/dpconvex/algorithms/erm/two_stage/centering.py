@@ -253,7 +253,7 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) 
     share = _rounding.product_down(TUNING.center_share, privacy.epsilon)
     first = NormNoiseMechanism(norm, Sensitivity(reach, norm.name, CENTER_LEMMA, unit=privacy.unit), share)
     spent = _rounding.sum_up((first.epsilon, second.epsilon))
-    rest = replace(privacy, epsilon=_rounding.difference_down(privacy.epsilon, spent))
+    rest = privacy.less(spent)
     width, noise = float(np.linalg.norm(widths)), first.scale * math.sqrt(float(norm.coordinate_variances[0]))
     length = min(math.hypot(typical_length(problem.domain), TUNING.long * noise * width), width)
     then = planner(centered(problem, length), rest)[0]

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, cast, final
 
 import numpy as np
 
-from dpconvex import _rounding, algorithms
+from dpconvex import algorithms
 from dpconvex._types import Array, Floats, forwarded
 from dpconvex.algorithms.erm.two_stage.base import Planner, TwoStagePlan
 from dpconvex.errors import InvalidParameterError
@@ -119,7 +119,7 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) 
     least, most = (share * privacy.epsilon for share in SHARES)
     share = min(max(math.sqrt(2 * len(TYPICAL)) / (NOISY * problem.n), least), most)
     first = JointHistogram((len(TYPICAL),), share, Unit.USER)
-    rest = replace(privacy, epsilon=_rounding.difference_down(privacy.epsilon, first.epsilon))
+    rest = privacy.less(first.epsilon)
     refuse = getattr(planner, "check", planner)
     for typical in TYPICAL:
         refuse(replace(problem, records_per_user=typical), rest)

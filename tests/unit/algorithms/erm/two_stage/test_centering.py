@@ -22,6 +22,7 @@ from dpconvex.losses import HuberLoss, LogisticLoss, SoftmaxLoss
 from dpconvex.mechanisms import NormNoiseMechanism
 from dpconvex.privacy import PrivacyCertificate, PrivacyParams, Unit
 from dpconvex.privacy.certificate import COURSE
+from dpconvex.privacy.ledger import fits
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
 from dpconvex.randomness import SeededSource, SystemSource
 
@@ -287,7 +288,9 @@ def test_the_plan_of_another_promise_has_seen_no_data() -> None:
 @pytest.mark.dear("1e-06")
 def test_the_certificate_states_the_promise_whatever_length_was_released(delta: float, full: bool) -> None:
     """One length is followed by pure noise, another by Gaussian noise: the former's cost is not that of the plan."""
-    plan = PrivateLogisticRegression(1.0, delta, feature_bounds=(0, 100), algorithm="recentering").plan(30_000, 34)[0]
+    model = PrivateLogisticRegression(1.0, delta, feature_bounds=(0, 100), algorithm="recentering")
+    radius = model.plan(30_000, 34)[0].problem.radius  # stated, it is not expected to be longer for many records
+    plan = model.set_params(coefficient_norm=radius).plan(30_000, 34)[0]
     assert isinstance(plan, CenteredPlan)
     kinds = set()
     for length in plan.lengths[:: 5 if full else 10]:
@@ -303,6 +306,17 @@ def test_the_certificate_states_the_promise_whatever_length_was_released(delta: 
         assert not verify(replace(stated, public=left_out)).passed
     assert not any(COURSE in name for name in verify(stated).unconfirmed)
     assert kinds == {0.0, delta}
+
+
+def test_a_profile_that_just_meets_delta_still_does_beside_what_was_released() -> None:
+    """At these lengths rounding made it larger by a last place, and a run ended in an exception once it was paid."""
+    model = PrivateLogisticRegression(1.0, 1e-6, feature_bounds=(0, 100), algorithm="recentering")
+    plan = model.plan(12_000, 40)[0]
+    assert isinstance(plan, CenteredPlan)
+    for k in (20, 32, 35, 36):
+        course = plan.informed(np.zeros(40), float(plan.lengths[k]))
+        assert fits(course.releases, plan.privacy)
+    assert plan.then.privacy.epsilon == pytest.approx(0.88, rel=1e-11)
 
 
 def test_what_a_planner_refuses_at_the_shortest_length_is_refused_before_any_data() -> None:
