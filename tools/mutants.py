@@ -1577,7 +1577,7 @@ MUTANTS = (
     Mutant(
         "typical user: the method spends all of epsilon",
         "algorithms/erm/two_stage/typical_user.py",
-        "rest = replace(privacy, epsilon=_rounding.difference_down(privacy.epsilon, first.epsilon))",
+        "rest = privacy.less(first.epsilon)",
         "rest = privacy",
         "",
         (f"{TYPICAL}::test_the_budget_is_split_before_the_run",),
