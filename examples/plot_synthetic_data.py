@@ -70,10 +70,12 @@ axes.legend(fontsize=9)
 # Does the model fit?
 # -------------------
 # The misfit of a table, from released numbers alone, is its distance from the model in deviations of its noise. Noise
-# alone explains about 1.
+# alone explains about 1. The trend of a pair is the same in its smoothest relations, as of one number that rises with
+# another, which no single cell shows: noise alone explains about 3.
 
 for row in sorted(private.fit_report_, key=lambda row: -row["misfit"])[:4]:
-    print(" and ".join(row["columns"]), round(row["misfit"], 2))
+    trend = "" if row["trend"] is None else f", trend {row['trend']:.1f}"
+    print(f"{' and '.join(row['columns'])}: misfit {row['misfit']:.2f}{trend}")
 
 # %%
 # Where the number of people is private too
