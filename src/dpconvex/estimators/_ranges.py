@@ -11,6 +11,7 @@ from dpconvex.algorithms.erm.registry import Found, plans
 from dpconvex.algorithms.erm.two_stage import ranges
 from dpconvex.algorithms.select import Plans
 from dpconvex.data import Schema
+from dpconvex.errors import BudgetExceededError
 from dpconvex.estimators._features import FeatureMap, step_of
 from dpconvex.losses import SquaredLoss
 from dpconvex.privacy import PrivacyParams
@@ -84,7 +85,8 @@ class FindsRanges:
     def _beside(self, features: FeatureMap, privacy: PrivacyParams, n: int) -> PrivacyParams:
         """Return the promise that remains after open ranges are found."""
         open_, placed = len(features.unranged), len(features.placed)
-        left = ranges.remaining(privacy.epsilon, n, open_, placed, self._finds_target, features.n_knots)
+        facts = privacy.epsilon, n, open_, placed, self._finds_target, features.n_knots
+        left = ranges.remaining(*facts, privacy.pure or not any(facts[2:5]))
         return replace(privacy, epsilon=left)
 
     def _look_costs(self, features: FeatureMap, privacy: PrivacyParams, n: int) -> tuple[float, float]:
@@ -113,7 +115,7 @@ class FindsRanges:
         """Return the promise that remains after open ranges are found and declared ranges looked at."""
         left = self._beside(features, privacy, n)
         looks = _rounding.sum_up(self._look_costs(features, privacy, n))
-        return replace(left, epsilon=_rounding.difference_down(left.epsilon, looks))
+        return left.less(looks) if looks else left
 
     def _target_range(self) -> Any:
         """Return the public range of a numeric target; None for classes."""
@@ -151,7 +153,15 @@ class FindsRanges:
 
         if self._loses_target(features, n):
             found = tuple(sorted(found, key=lambda each: each.algorithm != "constant"))
-        return listed.changed(map(ranged, found))
+        kept, first = list[LinearModelPlan](), None
+        for each in found:
+            try:
+                kept.append(ranged(each))
+            except BudgetExceededError as error:  # methods on disjoint users may cost more beside looks at all of them
+                first = first or error
+        if first is not None and not kept:
+            raise first
+        return listed.changed(kept)
 
     def _loses_target(self, features: FeatureMap, n: int) -> bool:
         """Return whether the target's range would be lost in noise beside those of columns, but not alone."""

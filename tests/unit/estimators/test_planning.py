@@ -27,6 +27,7 @@ from dpconvex.estimators.base import LEAST_BIAS
 from dpconvex.estimators.classifiers import CAPS
 from dpconvex.losses import HuberLoss
 from dpconvex.privacy import Unit
+from dpconvex.privacy.ledger import fits
 from dpconvex.privacy.profiles import limited
 from dpconvex.problems.linear.expected_risk import ORDINARY
 
@@ -213,3 +214,14 @@ def test_classes_of_many_records_are_expected_to_be_told_more_by_their_columns(r
     assert told.typical.at_zero == pytest.approx(longer * usual.typical.at_zero, rel=0.2)
     assert model.plan(10 * records, unit="user")[0].problem.surplus == 1
     assert PrivateLinearRegression(2.0, schema=NUMBERS).plan(10 * records)[0].problem.surplus == 1
+
+
+@pytest.mark.parametrize(
+    ("n", "columns", "epsilon", "unit"), [(1710, 16, 0.2426, "record"), (538_228, 57, 2.0, "user")]
+)
+def test_a_plan_beside_looks_fits_its_promise(n: int, columns: int, epsilon: float, unit: str) -> None:
+    """Rounding moved a profile that just met delta; phases on disjoint users cost more beside looks at all of them."""
+    model = PrivateLogisticRegression(epsilon, 1e-8, feature_bounds="private", noise="gaussian")
+    found = model.plan(n, columns, unit=unit)
+    assert all(fits(plan.releases, plan.privacy) for plan in found)
+    assert "phased_sgd" not in {plan.algorithm for plan in found}
