@@ -14,10 +14,7 @@ times epsilon over encoded columns. Fits are seeded, hence not private.
 from __future__ import annotations
 
 import argparse
-import json
-import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -94,35 +91,23 @@ def summary(lines: list[dict[str, Any]]) -> None:
         print(f"{source}, all {len(each)} tables: {means.to_dict()}, standard errors {errors.to_dict()}")
 
 
+def sweep(given: argparse.Namespace) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    for source in given.sources:
+        for task in tasks(source, given.rows):
+            if (len(task.schema.target.classes) == 2) == (given.classes == "two"):  # pyright: ignore
+                found = measured(task, given.options, given.delta, given.seeds)
+                yield task.name, [{"source": source} | each for each in found]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "sources",
-        nargs="*",
-        default=["learning"],
-        choices=("learning", "held_out", "programs", "programs_held_out", "keel"),
-    )
+    parser.add_argument("sources", nargs="*", default=["learning"], metavar="SOURCE")
     parser.add_argument("--options", nargs="+", default=list(OPTIONS), choices=list(OPTIONS))
     parser.add_argument("--classes", choices=("two", "several"), default="two")
     parser.add_argument("--delta", type=float, default=0.0)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--rows", type=int, default=6000)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--summary", type=Path, nargs="+")
-    given = parser.parse_args()
-    warnings.simplefilter("ignore")
-    if given.summary:
-        summary([line for path in given.summary for line in json.loads(path.read_text())])
-        return
-    lines: list[dict[str, Any]] = []
-    for source in given.sources:
-        for task in tasks(source, given.rows):
-            if (len(task.schema.target.classes) == 2) == (given.classes == "two"):  # pyright: ignore
-                lines += [{"source": source} | each for each in measured(task, given.options, given.delta, given.seeds)]
-                print(task.name, flush=True)
-                if given.json:
-                    given.json.write_text(json.dumps(lines))
-    summary(lines)
+    shares.run(parser, sweep, summary)
 
 
 if __name__ == "__main__":

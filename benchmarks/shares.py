@@ -18,7 +18,7 @@ import argparse
 import json
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from unittest import mock
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 import keel_tables
 import many_tables
@@ -68,8 +69,9 @@ def tasks(names: list[str], rows: int) -> Iterator[many_tables.Task]:
                     yield found
         else:
             table = TABLES[name]()
-            assert table.frame is not None
-            frame = table.frame.sample(min(rows, len(table.frame)), random_state=0)
+            whole: Any = table.frame
+            whole = whole.to_pandas() if isinstance(whole, pa.Table) else whole
+            frame = whole.sample(min(rows, len(whole)), random_state=0)
             X, y = table.schema.encode(frame), np.asarray(table.schema.encode_target(frame))
             constant = -float(np.log(np.bincount(y)[y] / len(y)).mean())
             best = optimum(X, y, table.schema.domain().with_intercept(1.0))
@@ -131,12 +133,12 @@ def summary(lines: list[dict[str, Any]]) -> None:
         print(f"each table by the best option of the others: {score:.3f},", dict(Counter(left.values())))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tables", nargs="*", default=["adult", "flights"], metavar="TABLE")
-    parser.add_argument("--seeds", type=int, default=4)
-    parser.add_argument("--rows", type=int, default=20_000)
-    parser.add_argument("--options", nargs="+", default=list(OPTIONS), choices=list(OPTIONS))
+def run(
+    parser: argparse.ArgumentParser,
+    sweep: Callable[[argparse.Namespace], Iterator[tuple[str, list[dict[str, Any]]]]],
+    summary: Callable[[list[dict[str, Any]]], None],
+) -> None:
+    """Summarize the files of ``--summary``, or the lines of a sweep's tables, which ``--json`` keeps as they come."""
     parser.add_argument("--json", type=Path)
     parser.add_argument("--summary", type=Path, nargs="+")
     given = parser.parse_args()
@@ -144,15 +146,29 @@ def main() -> None:
     if given.summary:
         summary([line for path in given.summary for line in json.loads(path.read_text())])
         return
-    for option in set(OPTIONS) - set(given.options):
-        del OPTIONS[option]
     lines: list[dict[str, Any]] = []
-    for task in tasks(given.tables, given.rows):
-        lines += measured(task, given.seeds)
-        print(task.name, flush=True)
+    for name, found in sweep(given):
+        lines += found
+        print(name, flush=True)
         if given.json:
             given.json.write_text(json.dumps(lines))
     summary(lines)
+
+
+def sweep(given: argparse.Namespace) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    for option in set(OPTIONS) - set(given.options):
+        del OPTIONS[option]
+    for task in tasks(given.tables, given.rows):
+        yield task.name, list(measured(task, given.seeds))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", nargs="*", default=["adult", "flights"], metavar="TABLE")
+    parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--rows", type=int, default=20_000)
+    parser.add_argument("--options", nargs="+", default=list(OPTIONS), choices=list(OPTIONS))
+    run(parser, sweep, summary)
 
 
 if __name__ == "__main__":

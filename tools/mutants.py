@@ -1488,8 +1488,8 @@ MUTANTS = (
     Mutant(
         "private ranges: the method spends all of epsilon",
         "algorithms/erm/two_stage/ranges.py",
-        "left = _rounding.difference_down(epsilon, _rounding.sum_up(shares))",
-        "left = epsilon",
+        "return _rounding.difference_down(epsilon, _rounding.sum_up(shares))",
+        "return epsilon",
         "",
         (f"{RANGES}::test_the_budget_is_split_before_the_run",),
     ),

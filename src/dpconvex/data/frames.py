@@ -25,9 +25,6 @@ MOST, LONGEST = 40, 100  #: Largest number of names in a message, and of charact
 NUMBER = r"^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|inf|infinity)$"
 
 
-REPEATED = "the table has two columns of one name. Rename one"
-
-
 def typed(values: Any) -> Any:
     """Return a typed pandas or arrow object as the column or table that narwhals reads; others unchanged."""
     # NumPy would turn a pandas array with a missing cell into objects, and an array without into numbers.
@@ -38,9 +35,10 @@ def typed(values: Any) -> Any:
         values = arrow.chunked_array([values])
     if arrow is not None and isinstance(values, arrow.RecordBatch):
         values = arrow.Table.from_batches([values])
-    of_pandas = pandas is not None and isinstance(values, pandas.DataFrame) and not values.columns.is_unique
-    if of_pandas or (arrow is not None and isinstance(values, arrow.Table) and duplicates(values.column_names)):
-        raise InvalidDataError(REPEATED)
+    names = values.columns if pandas is not None and isinstance(values, pandas.DataFrame) else ()
+    names = values.column_names if arrow is not None and isinstance(values, arrow.Table) else names
+    if repeated := duplicates(names):
+        raise InvalidDataError(f"the table has two columns named {repeated[0]!r}. Rename one")
     if arrow is not None and isinstance(values, arrow.ChunkedArray | arrow.Table):
         return without_views(values)
     return values
@@ -50,15 +48,12 @@ def open_table(table: IntoDataFrame, needed: Iterable[str] = ()) -> Frame:
     """Return `table` as an eager narwhals frame; raise `SchemaError` where it lacks a `needed` column."""
     try:
         frame = nw.from_native(typed(table), eager_only=True)
-        repeated = duplicates(frame.columns)
     except TypeError:
         what = f"a table in memory is needed (pandas, polars or pyarrow), not {type(table).__name__}"
         remedy = "Collect a lazy frame first; an array needs norm bounds instead of a schema"
         raise InvalidDataError(f"{what}. {remedy}") from None
     except DuplicateError:
-        raise InvalidDataError(REPEATED) from None
-    if repeated:
-        raise InvalidDataError(f"the table has two columns named {repeated[0]!r}. Rename one")
+        raise InvalidDataError("the table has two columns of one name. Rename one") from None
     require_columns(frame.columns, needed, "the table")
     return frame
 

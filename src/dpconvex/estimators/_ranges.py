@@ -85,9 +85,9 @@ class FindsRanges:
     def _beside(self, features: FeatureMap, privacy: PrivacyParams, n: int) -> PrivacyParams:
         """Return the promise that remains after open ranges are found."""
         open_, placed = len(features.unranged), len(features.placed)
-        facts = privacy.epsilon, n, open_, placed, self._finds_target, features.n_knots
-        left = ranges.remaining(*facts, privacy.pure or not any(facts[2:5]))
-        return replace(privacy, epsilon=left)
+        left = ranges.remaining(privacy.epsilon, n, open_, placed, self._finds_target, features.n_knots)
+        finds = open_ or placed or self._finds_target
+        return replace(privacy, epsilon=left).less(0.0) if finds else privacy
 
     def _look_costs(self, features: FeatureMap, privacy: PrivacyParams, n: int) -> tuple[float, float]:
         """Return the epsilon of looks at the target's range and at the columns' declared ranges; 0 without a look."""

@@ -339,16 +339,10 @@ def counted(X: Any, y: Any, groups: UserGroups | None, places: Callable[..., Arr
     return histograms(np.hstack([part for _, part in sorted(parts, key=lambda each: each[0])]))
 
 
-def remaining(
-    epsilon: float, n: int, columns: int, placed: int = 0, target: bool = False, knots: int = 2, pure: bool = True
-) -> float:  # fmt: skip
-    """Return the epsilon left after finding ranges of `columns` and the target, and knots of `placed` columns.
-
-    If the promise is not `pure`, a share of 1e-12 is left over, as in `PrivacyParams.less`.
-    """
+def remaining(epsilon: float, n: int, columns: int, placed: int = 0, target: bool = False, knots: int = 2) -> float:
+    """Return the epsilon left after finding ranges of `columns` and the target, and knots of `placed` columns."""
     shares = _shares(epsilon, n, columns, placed, target, knots) if columns or placed or target else [0.0]
-    left = _rounding.difference_down(epsilon, _rounding.sum_up(shares))
-    return left if pure else _rounding.product_down(left, 1 - 1e-12)
+    return _rounding.difference_down(epsilon, _rounding.sum_up(shares))
 
 
 def weighing(n: int, privacy: PrivacyParams) -> int:
@@ -431,7 +425,7 @@ def plan(
         others = _rounding.difference_down(octaves[0], own)
         first = JointHistogram((ranges.CELLS,) * (count - (own > 0)), others, privacy.unit)
     cells = (ranges.PARTS + 1,) * (count + len(placed))
-    rest, moved = remaining(*facts, privacy.pure), Sensitivity(1.0, "linf", LEMMA)
+    rest, moved = replace(privacy, epsilon=remaining(*facts)).less(0.0).epsilon, Sensitivity(1.0, "linf", LEMMA)
     moved = moved if privacy.neighboring.fixes_size else Sensitivity(0.5, "linf", ADDED_LEMMA)
     left = _rounding.difference_down(rest, then.privacy.epsilon)
     cost = min(left, looks_cost(rest, weighing(then.problem.n, privacy), len(looked))) if look else left
