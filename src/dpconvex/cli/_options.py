@@ -29,15 +29,6 @@ Model = Annotated[
     ),
 ]
 Listed = Annotated[str, typer.Option(help="auto, or a name that the plan lists.")]
-Constants = Annotated[
-    str,
-    typer.Option(
-        help="calibrated, or paper, for methods that have the paper's own. Sparse models: vertex_mirror_descent, "
-        "anytime_mirror_descent, variance_reduced_frank_wolfe; games: vertex_mirror_descent, "
-        "bias_reduced_mirror_descent, boosted_mirror_descent; median: stable_sgd, fixed_order, and the center alone."
-    ),
-]
-QueryConstants = Annotated[str, typer.Option(help="calibrated, or paper: saddle_point.")]
 PrivateTable = Annotated[
     Path | None, typer.Argument(help="CSV or Parquet file with the private records; folder, pattern. Or give --rows.")
 ]
@@ -82,6 +73,14 @@ UserColumn = Annotated[
         "it names one."
     ),
 ]
+
+
+GAME_METHODS = "vertex_mirror_descent, bias_reduced_mirror_descent, boosted_mirror_descent"
+
+
+def constants(methods: str) -> Any:
+    """Return the option ``--constants`` of a command some of whose `methods` have the paper's constants."""
+    return typer.Option(help=f"calibrated, or the paper's own: paper, for {methods}.")
 
 
 def _option(of: Any, help: str, **more: Any) -> tuple[Any, Any]:

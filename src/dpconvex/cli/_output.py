@@ -143,8 +143,8 @@ def print_files(certificate: PrivacyCertificate, folder: Path, *names: str, **fa
 
 
 def print_released(certificate: PrivacyCertificate, folder: Path, *names: str, metrics: Any = None) -> None:
-    """Explain what was released, state its `metrics` on a test file, if any, and say where its files are."""
-    print_text(f"\n{certificate.explain()}")
+    """Say what was promised, state the `metrics` on a test file, if any, and say where the files are."""
+    print_text(f"\n{certificate.explain(reasons=False)}\nReasons: dpconvex verify {folder} --explain")
     if metrics is not None:
         print_text(f"\nTest file, NOT PRIVATE: {metrics.text()}.")
     print_text(f"\nWrote {', '.join(names[:-1])} and {names[-1]} to {folder}")

@@ -80,22 +80,26 @@ def write_metrics(found: PrivateMetrics, folder: Path, certificate: str, paid: P
 
 
 def print_metrics(found: PrivateMetrics, where: str) -> None:
-    """Print all metrics with their intervals, then those of the groups."""
+    """Print all metrics with their intervals, then the first few of the groups."""
 
-    def row(group: str, name: str, each: Any) -> tuple[str, ...]:
+    def row(name: str, each: Any) -> tuple[str, ...]:
         numbers = [f"{value:.4f}" for value in (each.value, each.lower, each.upper)]
-        return (*((group,) if found.groups else ()), name, *(numbers if each.known else ("not known", "", "")))
+        return (name, *(numbers if each.known else ("not known", "", "")))
 
-    rows = [row("all", name, each) for name, each in found.items()]
-    for label, part in found.groups.items():
-        known = any(each.known for each in part.values())
-        rows += [row(label, *each) for each in part.items()] if known else [(label, "too few to say", "", "", "")]
+    def short(each: Any) -> str:
+        return f"{each.value:.3f}±{max(each.upper - each.value, each.value - each.lower):.3f}" if each.known else "-"
+
     unit, privacy = found.plan_.privacy.unit, found.plan_.privacy
     title = f"Metrics on {found.plan_.n:,} {unit}s ({where}), {_output.budget_words(privacy)}"
-    headers = (*(("group",) if found.groups else ()), "metric", "value", "from", "to")
-    _output.print_table(title, headers, rows, right=range(len(headers) - 3, len(headers)))
+    rows = [row(*each) for each in found.items()]
+    _output.print_table(title, ("metric", "value", "from", "to"), rows, right=(1, 2, 3))
     about = f"95 % intervals for the population of the test records, the privacy noise included. {found.scope_}"
     hidden = " Not known: noise hides it." * any(not each.known for each in found.values())
     _output.print_text(about.rstrip() + hidden)
+    if found.groups:
+        names = list(found)[:5]
+        rows = [(label, *(short(part[name]) for name in names)) for label, part in found.groups.items()]
+        _output.print_table("\nGroups", ("group", *names), rows, right=range(1, 6))
+        _output.print_text("±: the farther end of the 95 % interval. -: too few to say. All metrics: metrics.json.")
     if found.promise_:
         _output.print_text(f"\n{found.promise_}")

@@ -147,8 +147,9 @@ def fit(
         write_outputs(estimator, folder, Origin(table.name, purpose, paid, found))
     planned = estimator.plan(estimator.plan_.problem.n)
     plans, intervals = (estimator.plan_, *planned[1:]), summary_of(estimator)  # first what ran
+    names = (_output.MODEL, _output.CERTIFICATE, _output.REPORT)
     if as_json:
-        names = (_output.MODEL, _output.CERTIFICATE, _output.REPORT, *[_output.FOUND] * bool(estimator.ranges_))
+        names += (_output.FOUND,) * bool(estimator.ranges_)
         stated = {"test": metrics, "evaluation": found, "intervals": intervals}
         facts = {name: each and each.to_dict() for name, each in stated.items()}
         facts |= {"plan": plan_rows(plans)[0], "status": estimator.status_}
@@ -161,17 +162,17 @@ def fit(
             f"expected {_output.number(before)}, and was chosen by that."
         )
     print_labels(declared)
-    _output.print_text(f"\n{estimator.certificate_.explain()}\n" + (f"\n{intervals}\n" if intervals else ""))
+    if intervals:
+        _output.print_text(f"\n{intervals}")
     if found is not None:
+        _output.print_text()
         print_metrics(found, "held out")
-        _output.print_text(f"Its certificate and the numbers: {_output.EVALUATED} and {_output.METRICS}.\n")
-    if metrics is not None:
-        _output.print_text(f"Test file, NOT PRIVATE: {metrics.text()}.")
+        _output.print_text(f"Its certificate and the numbers: {_output.EVALUATED} and {_output.METRICS}.")
     if estimator.status_ != "ok":
         _output.print_text(f"Status: {estimator.status_}. The run ended early; its last released point is the model.")
     if estimator.ranges_:
         _output.print_text(f"Wrote the schema with the ranges found to {out / _output.FOUND}")
-    _output.print_text(f"Wrote {_output.MODEL}, {_output.CERTIFICATE} and {_output.REPORT} to {out}")
+    _output.print_released(estimator.certificate_, out, *names, metrics=metrics)
 
 
 def write_outputs(model: PrivateLinearModel, folder: Path, origin: Origin, measured: Measured | None = None) -> None:

@@ -32,7 +32,9 @@ def fit_sparse(
         float | None, typer.Option(help="Largest l1 norm of coefficients; it does not affect privacy.")
     ] = None,
     delta: _options.SmallDelta = 1e-6, algorithm: _options.Listed = "auto",
-    constants: _options.Constants = "calibrated",
+    constants: Annotated[
+        str, _options.constants(f"anytime_mirror_descent, variance_reduced_frank_wolfe, {_options.GAME_METHODS}")
+    ] = "calibrated",
     out: Annotated[Path, typer.Option(help="Folder for model.skops and certificate.json.")] = Path("model"),
     rows: _options.Rows = None, test: _options.Test = None, seed: _options.Seed = None,
     budget: _options.Budget = None, engine: _options.Engine = None, address: _options.Address = None,

@@ -38,7 +38,7 @@ def game(
     ] = "plays",
     bound: Annotated[float, typer.Option(help="PUBLIC bound to which payoffs are clipped; 1 for rank_one.")] = 1.0,
     delta: _options.SmallDelta = 1e-6, algorithm: _options.Listed = "auto",
-    constants: _options.Constants = "calibrated",
+    constants: Annotated[str, _options.constants(_options.GAME_METHODS)] = "calibrated",
     out: Annotated[Path, typer.Option(help="Folder for game.json and certificate.json.")] = Path("game"),
     rows: _options.Rows = None, seed: _options.Seed = None, budget: _options.Budget = None,
     force: _options.ForceOwn = False, as_json: _options.Json = False,

@@ -52,7 +52,7 @@ def median(
     user_column: Annotated[
         str | None, typer.Option(help="Column that says whose row it is: protects all rows of a user together.")
     ] = None,
-    constants: _options.Constants = "calibrated",
+    constants: Annotated[str, _options.constants("stable_sgd, fixed_order, and the center alone")] = "calibrated",
     algorithm: Annotated[
         str,
         typer.Option(

@@ -41,7 +41,7 @@ def synthesize(
     impossible: Annotated[list[str] | None, typer.Option(help="No row has both: sex=Male,relationship=Wife.")] = None,
     delta: _options.SmallDelta = 1e-6,
     algorithm: _options.Listed = "auto",
-    constants: _options.QueryConstants = "calibrated",
+    constants: Annotated[str, _options.constants("saddle_point")] = "calibrated",
     size: Annotated[
         int | None, typer.Option(help="Number of synthetic records. Default: that of the private ones, or --rows.")
     ] = None,

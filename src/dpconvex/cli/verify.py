@@ -19,6 +19,9 @@ def verify(
     public_key: Annotated[
         Path | None, typer.Option(help="PEM file: the signature beside the certificate must be of this key.")
     ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say what was released, by which lemmas, and what it rests on.")
+    ] = False,
     as_json: _options.Json = False,
 ) -> None:
     """Recompute the privacy cost, plan again, and compare all of the certificate; in a folder, with the model as well.
@@ -26,6 +29,7 @@ def verify(
     Exit code 1 if a check fails.
     """
     from dpconvex._types import attributes
+    from dpconvex.privacy import PrivacyCertificate
     from dpconvex.privacy.verify import NOT_CHECKED
     from dpconvex.verification import verify as check
 
@@ -59,6 +63,8 @@ def verify(
         lines = ("No certificate can show:", *(f"  - {line}" for line in NOT_CHECKED)) if result.fields else ()
         for line in lines:  # nothing, of a file that is none
             print_text(line)
+        if explain and result.passed:
+            print_text(f"\n{PrivacyCertificate.from_json(read_text(path)).explain()}")
     if not result.passed:
         raise typer.Exit(1)
 

@@ -5,7 +5,8 @@ depend on one cell. Here the lines are the structure (docs, Threat model, CSV fi
 are, and what a table whose cells hold line breaks must assume).
 
 The separator is the one of comma, semicolon, tab and bar that the header has most of outside of quotes: the header is
-public. Files may be compressed (``.gz``), and ``-`` is the standard input.
+public. So is whether it ends in a carriage return alone: then these are line feeds, in all of the file. Files may be
+compressed (``.gz``), and ``-`` is the standard input.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
 from os import PathLike
-from typing import BinaryIO, TextIO, cast
+from typing import Any, BinaryIO, TextIO
 
 import numpy as np
 
@@ -31,6 +32,7 @@ from dpconvex.errors import InvalidDataError
 _MARK = b"\xef\xbb\xbf"  # the byte-order mark before the header
 SEPARATORS = ",;\t|"
 MOST_BYTES = 2**32  #: Largest size of an unpacked compressed file, and of the standard input.
+_HEAD = 2**16  # bytes in which the first line ends, but for very long ones
 _CELLS, _ROWS = 2**16, 64  # cells located at a time, which fit a cache, but at least this number of rows
 
 
@@ -70,16 +72,22 @@ def _standard_input(stream: TextIO) -> bytes:
 
 
 def _open(path: str | PathLike[str]) -> BinaryIO:
-    if str(path) == "-":
-        return io.BytesIO(_standard_input(sys.stdin))
-    return cast(BinaryIO, gzip.open(path)) if packed(path) else open(path, "rb")
+    """Open a file; if its first line ends in a carriage return alone, as old spreadsheets write, with line feeds."""
+    unpacked: Any = gzip.open if packed(path) else open
+    file: Any = io.BytesIO(_standard_input(sys.stdin)) if str(path) == "-" else unpacked(path, "rb")
+    ended = re.search(rb"\r(?=[^\r\n])|\n", re.sub(rb'"[^"]*"', b"", file.read(_HEAD)))
+    file.seek(0)
+    if ended is None or ended[0] == b"\n":
+        return file
+    with file:
+        return io.BytesIO(file.read(MOST_BYTES + 1).replace(b"\r", b"\n"))
 
 
 def _bytes(path: str | PathLike[str]) -> Array:
-    if str(path) != "-" and not packed(path):
-        return np.fromfile(path, np.uint8)
     try:
         with _open(path) as file:
+            if isinstance(file, io.BufferedReader):
+                return np.fromfile(path, np.uint8)
             found = file.read(MOST_BYTES + 1)
     except (OSError, EOFError, zlib.error):
         raise InvalidDataError(f"{path}: could not be unpacked. Write the file anew") from None

@@ -32,6 +32,7 @@ _PEOPLE = ("patient", "person", "subject", "user", "customer", "client", "member
 _ID_WORDS = (*_PEOPLE, "nr", "no", "num", "number", "key", "uuid", "code", "zip", "zipcode", "postcode", "plz", "phone",
              "uid", "case", "visit", "encounter", "record", "row", "index", "pid")  # fmt: skip
 _WRITTEN = re.compile(r"[^\w.,-]{0,2}[-+]?\d[\d.,'\u00a0 ]*[^\w.,]{0,2}")  # numbers with separators, % or a currency
+_PADDED = re.compile(r"0\d\d+")  # codes such as postal ones, and no numbers, where all have one length
 _NOTHING = ("?", "-", ".", "na", "n/a", "nan", "null", "missing")  # words for no value
 MARK = "  # read from the data: confirm from public knowledge"
 
@@ -241,6 +242,8 @@ def _target(series: frames.Series, ranges: bool) -> str:
     if numeric and not boolean and not _may_be_codes(_finite(values)):
         if ranges and _is_skewed(series, _finite(values)):
             head += f"# Most numbers are far below the largest, with which noise grows: a smaller upper may do.{MARK}\n"
+        if len(numbers := np.unique(_finite(values))) <= MAX_CATEGORIES and np.all(numbers == np.floor(numbers)):
+            head += f"# If they are codes, not numbers: classes in the place of the next lines.{MARK}\n"
         return head + _range(_finite(values), ranges)
     found = ["false", "true"] if boolean else _codes(_finite(values)) if numeric else distinct(values)
     found = [text for text in found if text.lower() not in _NOTHING]
@@ -254,7 +257,9 @@ def _target(series: frames.Series, ranges: bool) -> str:
 
 
 def _mostly_numbers(texts: list[str]) -> Any:
-    """Return distinct texts as arrow numbers, null where one is none; None if they are two or fewer, or mostly none."""
+    """Return distinct texts as arrow numbers, null where one is none; None for two or fewer, codes, or mostly none."""
+    if any(map(_PADDED.fullmatch, texts)) and len({len(text) for text in texts if text.isdigit()}) == 1:
+        return None
     parsed = frames.parse_numbers(frames.object_texts(np.array(texts, dtype=object)))
     return parsed if len(texts) > 2 and len(parsed) - parsed.null_count >= MOSTLY * len(parsed) else None
 

@@ -45,7 +45,8 @@ def read_table(path: str | PathLike[str], schema: Schema | None = None, *, featu
     schema : Schema, optional
         Read only the columns that it names. In a CSV file its numeric columns become float64, cells that are no number
         null, and every other column stays text. Without it all columns are read, and a CSV column all of whose
-        non-empty cells are numbers becomes float64: a choice read off the data, fit for drafts and public tables.
+        non-empty cells are numbers (none as 007) becomes float64: a choice read off the data, fit for drafts and public
+        tables.
     features_only : bool
         With a schema: leave out target and user, as prediction does.
 
@@ -201,14 +202,14 @@ def _read_csv(path: str | PathLike[str], names: tuple[str, ...] | None, schema: 
         none = pa.scalar(None, pa.large_string())
         columns = {k: pc.if_else(pc.equal(pc.binary_length(v), 0), none, v) for k, v in columns.items()}
     values = _parsed({k: cells for k, cells in columns.items() if numeric is None or k in numeric}, comma == ";")
-    if numeric is None:  # a column of numbers and nothing else holds numbers; true and false stay words
+    if numeric is None:  # a column of numbers and nothing else holds numbers; true, false and 007 stay words
         for k, v in values.items() if comma == ";" else ():  # drafts read what are mostly numbers, with points
             mostly = len(v) - v.null_count >= MOSTLY * (len(v) - columns[k].null_count)
             columns[k] = _with_points(columns[k]) if mostly else columns[k]
         values = {k: v for k, v in values.items() if columns[k].null_count == v.null_count < len(v)}
         broken = {k: pc.match_substring(columns[k], "\n") for k in values}  # line breaks, which a draft must see
         values = {k: v for k, v in values.items() if not pc.any(broken[k]).as_py()}
-        words = {k: pc.match_substring_regex(columns[k], r"(?i)^\s*(true|false)\s*$") for k in values}
+        words = {k: pc.match_substring_regex(columns[k], r"(?i)^\s*(true|false|0\d\d+)\s*$") for k in values}
         values = {k: v for k, v in values.items() if not pc.any(words[k]).as_py()}
     return pa.table({name: values.get(name, cells) for name, cells in columns.items()})
 

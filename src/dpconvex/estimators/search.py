@@ -242,7 +242,8 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
         for name in dict.fromkeys(name for each in settings for name in each):
             if name in FIXED or name not in known:
                 what = "must be a parameter of the estimator" if name not in known else "may not be searched"
-                raise InvalidParameterError("param_grid", name, what, f"Not in a grid: {', '.join(FIXED)}")
+                remedy = f"Search over some of {', '.join(sorted(known - set(FIXED)))}"
+                raise InvalidParameterError("param_grid", name, what, remedy)
         if not settings:
             raise InvalidParameterError("param_grid", self.param_grid, "must hold at least one setting")
         return settings

@@ -181,8 +181,19 @@ class PrivacyCertificate:
         }
         return panel("Privacy certificate", rows, self.spent_epsilon / target.epsilon, self.explain())
 
-    def explain(self) -> str:
-        """Say in plain words what was promised, what it cost, and why the promise holds."""
+    def explain(self, reasons: bool = True) -> str:
+        """Say in plain words what was promised, what it cost, and why the promise holds.
+
+        Parameters
+        ----------
+        reasons : bool
+            False: without lemmas, sensitivities, and assumptions other than those that a person declared.
+
+        Returns
+        -------
+        str
+            Several lines.
+        """
         target = self.target
         unit = {"record": "one row of the data", "user": "everything one user contributed to the data"}[target.unit]
         change = {"replace_one": "replacing", "add_or_remove_one": "adding or removing"}[target.neighboring]
@@ -192,9 +203,23 @@ class PrivacyCertificate:
         lines = [
             f"Promise: {change} {unit} changes the probability of any outcome by at most {bound}.",
             f"Cost:    {cost} of the promised epsilon = {target.epsilon:g} ({self.accountant}).",
-            f"Method:  {self.algorithm}, {self.constants} constants. {self.theorem}",
-            "Released from the data:",
+            f"Method:  {self.algorithm}, {self.constants} constants. {self.theorem if reasons else ''}".rstrip(),
         ]
+        declared = [a.statement for a in self.assumptions if a.enforced_by.startswith("declared")]
+        if reasons:
+            lines += self._reasons()
+        elif declared:
+            lines.append(f"Trusted: {'; '.join(declared)}.")
+        source = self.noise_source
+        lines.append(f"Noise:   {source.name}. {source.note}".rstrip())
+        if self.budget:
+            lines.append(f"Paid:    {self.budget}.")
+        if not source.private:
+            lines.append("NOT PRIVATE: the noise was seeded. Fit again without a seed before releasing anything.")
+        return "\n".join(lines)
+
+    def _reasons(self) -> list[str]:
+        lines = ["Released from the data:"]
         alike: dict[Any, dict[str, None]] = {}  # releases with the same reason are told together
         for release in self.releases:
             alike.setdefault((release.mechanism, release.sensitivity), {})[release.label] = None
@@ -206,14 +231,7 @@ class PrivacyCertificate:
                 lines.append(f"{where}: sensitivity {stated.value:.4g}")
                 lines.append(f"    in the {stated.norm} norm, because {stated.lemma}")
         lines.append("It rests on:")
-        lines += [f"  - {a.statement} ({a.enforced_by})" for a in self.assumptions]
-        source = self.noise_source
-        lines.append(f"Noise:   {source.name}. {source.note}".rstrip())
-        if self.budget:
-            lines.append(f"Paid:    {self.budget}.")
-        if not source.private:
-            lines.append("NOT PRIVATE: the noise was seeded. Fit again without a seed before releasing anything.")
-        return "\n".join(lines)
+        return lines + [f"  - {a.statement} ({a.enforced_by})" for a in self.assumptions]
 
 
 def _read(kind: type[T], fields: Mapping[str, Any]) -> T:

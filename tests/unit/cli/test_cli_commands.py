@@ -95,6 +95,8 @@ def test_verify_passes_on_what_fit_wrote(run: Any, fitted_folder: Path, name: st
     assert result.exit_code == 0, result.output
     assert "checks passed" in result.stdout
     assert "No certificate can show" in result.stdout
+    assert "Theorems 1 to 3" not in result.stdout
+    assert "Theorems 1 to 3" in run("verify", fitted_folder / name, "--explain").stdout
     checked = json.loads(run("verify", fitted_folder / name, "--json").stdout)
     assert checked["passed"] is True
     assert checked["epsilon"] == pytest.approx(2.0, rel=1e-6)

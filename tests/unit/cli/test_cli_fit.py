@@ -60,6 +60,8 @@ def test_fit_explains_itself_within_80_columns(run: Any, public_files: Path) -> 
     result = run(*words, "--test", public_files / "test.csv")
     assert result.exit_code == 0, result.output
     assert "Promise: replacing one row" in result.stdout
+    assert "Trusted: the declared bounds, categories and classes are public knowledge." in result.stdout
+    assert len(result.stdout.splitlines()) <= 40  # reasons are for `verify --explain` and the report
     assert "NOT PRIVATE: accuracy" in result.stdout
     assert "Classes: <=50K, >50K; any other label counts as <=50K" in result.stdout  # said for every table
     assert max(map(len, result.stdout.splitlines())) <= 80

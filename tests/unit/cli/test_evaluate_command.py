@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pyarrow.csv as pacsv
 import pytest
@@ -56,8 +57,10 @@ def test_a_hold_out_and_a_later_evaluation_are_charged_and_verified(place) -> No
         "evaluate", place / "model", place / "adult.csv", "--epsilon", 2, "--by", "race=White", "--out", place / "w"
     )
     assert shown.exit_code == 0
-    assert "race=White" in shown.stdout
     assert "95 % intervals" in shown.stdout
+    (group,) = (line for line in shown.stdout.splitlines() if line.startswith("race=White"))
+    assert re.fullmatch(r"race=White( +\d\.\d{3}±\d\.\d{3}){5}", group)  # one line for each group
+    assert max(map(len, shown.stdout.splitlines())) <= 80
 
 
 @pytest.mark.parametrize(

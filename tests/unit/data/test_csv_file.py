@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import time
 from collections.abc import Sequence
@@ -159,6 +160,17 @@ def test_an_open_quote_in_the_header_takes_no_record_where_no_cell_holds_line_br
         assert found == [(b"1",), (b'3"',) if b'3"' in rest else (b"3",)]
 
 
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
+def test_carriage_returns_end_lines_where_they_end_the_header(tmp_path: Path, name: str) -> None:
+    """So do spreadsheets of old write files; seven of 300 in public repositories are such ones."""
+    path = tmp_path / name
+    path.write_bytes((gzip.compress if name.endswith("gz") else bytes)(b'a,b,"c\rd"\r1,2,3\r\r4,"5",6'))
+    assert csv_header(path)[0] == ["a", "b", "c\nd"]
+    assert csv_columns(path, ("b",))["b"].to_pylist() == ["2", "", "5"]
+    path.write_bytes((gzip.compress if name.endswith("gz") else bytes)(b"a,b\r\r\n1,\r\n3,4\n"))
+    assert csv_columns(path, ("b",))["b"].to_pylist() == ["", "4"]
+
+
 def test_drafts_see_line_breaks_in_numbers(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(b'a,b\n"5\n",x\n6,y\n')
@@ -194,7 +206,7 @@ def test_time_is_linear_in_the_size_of_the_file(folder: Path, line: bytes) -> No
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"\n", b"\na,b\n", b"a,b\r1,2\r", "a,b\n".encode("utf-16"), b'"' + b"x" * 200_000]
+    "content", [b"", b"\n", b"\na,b\n", b"\ra,b\r", "a,b\n".encode("utf-16"), b'"' + b"x" * 200_000]
 )
 def test_a_header_is_needed(folder: Path, content: bytes) -> None:
     (folder / "h.csv").write_bytes(content)

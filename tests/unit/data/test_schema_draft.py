@@ -69,6 +69,18 @@ def test_words_for_nothing_are_no_classes_and_texts_are_no_target() -> None:
     assert "# Left out: 120 classes were found. List the public classes." in draft_schema(frame, "note")
 
 
+def test_codes_with_leading_zeros_are_no_numbers(tmp_path) -> None:
+    path = tmp_path / "places.csv"
+    path.write_text("zip,dose,grade\n" + "".join(f"{k % 30 * 331:05d},{k % 9:02d},{k % 12}\n" for k in range(240)))
+    draft = draft_schema(read_table(path), "grade")
+    columns = tomllib.loads(draft)["columns"]
+    assert columns["zip"]["categories"][:2] == ["00000", "00331"]
+    assert columns["dose"]["upper"] == 8  # two digits are hours, months or doses
+    assert "If they are codes, not numbers" in draft
+    path.write_text("grade,x\n" + "".join(f"{k:0{3 + k % 2}d},{k}\n" for k in range(50)))  # of several lengths
+    assert tomllib.loads(draft_schema(read_table(path), "grade"))["target"]["upper"] == 49
+
+
 @pytest.mark.parametrize("form", ["{:,.2f}", "${:,.2f}", "{:.1f}%", "{:.2f} €", "-{:,.0f}"])
 @pytest.mark.parametrize("comma", [False, True])
 def test_numbers_that_are_written_for_people_are_named(form: str, comma: bool) -> None:
