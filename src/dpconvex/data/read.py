@@ -9,14 +9,14 @@ import glob
 import os
 import stat
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from importlib.resources import as_file, files
 from os import PathLike
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 from dpconvex import _validate
 from dpconvex._arrow import pa, pc, pq, same_types
+from dpconvex._types import final_dataclass
 from dpconvex.data.csv_file import MOST_BYTES, csv_columns, csv_header
 from dpconvex.data.draft import MOSTLY
 from dpconvex.data.frames import duplicates, numbers, open_table, parse_numbers, require_columns
@@ -97,8 +97,7 @@ def open_files(path: str | PathLike[str], schema: Schema) -> Any:
         raise InvalidDataError(f"{where}: cannot be opened. Check the path, and that the files are whole") from None
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class CsvFiles(OrderedStream):
     """CSV files of one schema, read one after the other whenever they are asked for."""
 

@@ -14,17 +14,17 @@ All laws (`NoiseLaw`) are functions of uniform numbers: noise of norms, independ
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from itertools import islice, pairwise
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from dpconvex import _validate
-from dpconvex._types import REQUIRED, Array, Floats, forwarded
+from dpconvex._types import REQUIRED, Array, Floats, final_dataclass, forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import grouping
 from dpconvex.problems import Factor
@@ -53,8 +53,7 @@ class NoiseLaw(ABC):
         """Return one sample as a function of uniform numbers of (0, 1), as balls (`dpconvex.randomness.real`)."""
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class StandardNormals:
     """Independent standard normal numbers, at least one, by Box and Muller."""
 
@@ -74,8 +73,7 @@ class StandardNormals:
         return out[: self.dim]
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class IndependentNormals(NoiseLaw):
     """Independent normal coordinates with the given standard deviations, (dim,)."""
 
@@ -99,8 +97,7 @@ class IndependentNormals(NoiseLaw):
         return [z * deviation for z, deviation in zip(normals, self.deviations.tolist(), strict=True)]
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class FactoredNoise(NoiseLaw):
     """The law of ``F^T b``, with b a sample of a law on the old coordinates, formed in ball arithmetic.
 
@@ -141,8 +138,7 @@ class NoiseNorm(NoiseLaw):
         """Largest norm of a feature vector of `domain`, the constant feature included, rounded up."""
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class L2Norm(NoiseNorm):
     """The Euclidean norm; noise has a uniform direction and a radius of law Gamma(dim), so it is no Laplace vector."""
 
@@ -180,8 +176,7 @@ class L2Norm(NoiseNorm):
         return [stretch * z for z in normals]
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class GroupedNorm(NoiseNorm):
     r"""Grouped block norm ``sum_g a_g max_{j in g} ||b_j|| / s_j`` over consecutive blocks ``b_j``.
 

@@ -16,9 +16,8 @@ Rounding
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +25,7 @@ from scipy.special import ndtri
 from scipy.stats import binom
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats, forwarded
+from dpconvex._types import Array, Floats, final_dataclass, forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms.gaussian import GaussianMechanism, add_gaussian
 from dpconvex.mechanisms.robust_mean import GuardedMean, best_ramp, clipped, h_index, kappa, ramp, robust_mean_of
@@ -41,8 +40,7 @@ MISSED = 1e-4
 Bits = NDArray[np.bool_]
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Cohorts:
     """Public sizes and integers of all cohorts."""
 
@@ -103,8 +101,7 @@ class Cohorts:
         return {**sizes, "sensitivity_in_radii": self.reach, "partition": partition}
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class CohortMean(GuardedMean):
     """Constants of the mechanism; made by `plan_cohorts`."""
 

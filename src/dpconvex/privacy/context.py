@@ -16,12 +16,13 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from multiprocessing import parent_process
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
+from dpconvex._types import final_dataclass
 from dpconvex.errors import DpconvexError, DpconvexWarning, InvalidParameterError, RepeatedFitWarning, warn
 from dpconvex.privacy.budget import MOST_TEXT, Budget, exact_text
 from dpconvex.privacy.certificate import PrivacyCertificate
@@ -99,8 +100,7 @@ def _change(how: Callable[[Budget], None], budget: Budget) -> None:
     _since[0] = max(time.time_ns(), _since[0] + 1)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Payment:
     """The lines of budgets that paid for a release; there are none where no budget is open."""
 

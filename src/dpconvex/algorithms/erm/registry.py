@@ -1,11 +1,11 @@
 """All methods that minimize the loss of a linear model, by name, and the choice among them from public facts."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
-from typing import final
 
 from dpconvex import _validate
+from dpconvex._types import final_dataclass
 from dpconvex.algorithms import LinearModelPlan, check_unit, stored
 from dpconvex.algorithms.erm import (
     exponential_mechanism,
@@ -104,9 +104,8 @@ ERM_METHODS = Registry(
 """Every method by the name used in estimators and on the command line."""
 
 
-@final
 @stored
-@dataclass(frozen=True)
+@final_dataclass
 class Methods:
     """A function that plans the named algorithms for any problem and promise; its first plan is the one to run."""
 

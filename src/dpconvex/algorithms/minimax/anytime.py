@@ -21,14 +21,15 @@ Bound
 import math
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import _validate
+from dpconvex._types import final_dataclass
 from dpconvex.algorithms import PredictedError, check_relation, recorded, within_floats
 from dpconvex.algorithms.minimax import base
 from dpconvex.errors import InvalidParameterError
@@ -49,8 +50,7 @@ Fixed = tuple[int | None, int | None, int | None, int | None]
 """T, K, q and the number of draws of the output, each None unless the caller fixes it."""
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Shape:
     """Numbers of iterations and draws of a run."""
 
@@ -60,8 +60,7 @@ class Shape:
     output: int  #: number of draws for the output
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class AnytimePlan(base.VertexSamplingPlan):
     """Public constants of one run, either ``"calibrated"`` or those of the ``"paper"``."""
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex._types import Floats
+from dpconvex._types import Floats, final_dataclass
 from dpconvex.algorithms import Plan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import Planned, VertexSampling, VertexSession
@@ -28,8 +28,7 @@ PUBLIC_ORDER = Assumption("the order of the records does not depend on their con
 DRAWN_POINTS = Assumption("gradients are taken at drawn points only", "by the run's listing")
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class SaddleResult:
     """The result of a run: the pair is released, and nothing else depends on the data."""
 

@@ -15,15 +15,14 @@ Repairs
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Floats
+from dpconvex._types import Floats, final_dataclass
 from dpconvex.algorithms import PredictedError, check_relation, recorded, within_floats
 from dpconvex.algorithms.minimax import base
 from dpconvex.errors import InvalidParameterError
@@ -41,8 +40,7 @@ LEMMA = (
 MOST_STEPS = 20_000
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Budget:
     """The inputs of Algorithm 3."""
 
@@ -52,8 +50,7 @@ class Budget:
     alpha: float  #: printed batches have max(1, 2^N/alpha) records
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class BiasReducedPlan(base.VertexSamplingPlan):
     """Public constants of one run, either ``"calibrated"`` or those of the ``"paper"``."""
 

@@ -23,15 +23,14 @@ Bounds
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Floats
+from dpconvex._types import Floats, final_dataclass
 from dpconvex.algorithms import PredictedError, check_relation, recorded, within_floats
 from dpconvex.algorithms.minimax import base
 from dpconvex.errors import InvalidParameterError
@@ -50,8 +49,7 @@ CURVATURE_DIVISOR = 8
 """Assumed ratio of the worst curvature over the domain to that of data, for the default number of steps."""
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class FrankWolfePlan(base.VertexSamplingPlan):
     """Public constants of one run with full gradients."""
 
@@ -135,8 +133,7 @@ def plan(problem: SimplexSaddle, privacy: PrivacyParams, *, steps: int | None = 
         return FrankWolfePlan(problem, privacy, T, scale(T), 8 * smoothness / (T + 2) + ell / scale(T))
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Node:
     """One node that reads records, at depth s of the tree of phase t."""
 
@@ -171,8 +168,7 @@ def walk(phases: int) -> tuple[tuple[Node, int], ...]:
     return tuple(found)
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class VarianceReducedPlan(base.VertexSamplingPlan):
     """Public constants of one run in one pass, either ``"calibrated"`` or those of the ``"paper"``."""
 

@@ -22,15 +22,14 @@ Schedule
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import _validate
-from dpconvex._types import Floats, forwarded
+from dpconvex._types import Floats, final_dataclass, forwarded
 from dpconvex.algorithms import PredictedError, check_relation, recorded, within_floats
 from dpconvex.algorithms.base import beyond_floats
 from dpconvex.algorithms.minimax import base
@@ -46,8 +45,7 @@ from dpconvex.randomness import BitSource
 MOST_SAMPLES = 4096  # largest number K of samples that is considered
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Tuning:
     """Shares measured on simulated games (docs, Saddle points); they affect choices only, never the privacy."""
 
@@ -64,8 +62,7 @@ class Tuning:
 TUNING = Tuning()
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class Layout:
     """Numbers of iterations and draws, and which draws follow which batch."""
 
@@ -118,8 +115,7 @@ class Layout:
         return float((self._exposed / self._weights).max()) / level
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Bound:
     """The explicit bound for a problem, with or without re-used outputs."""
 
@@ -201,8 +197,7 @@ class Bound:
         return self._regret(T, steps, self.noise_share) + self.slack_share * self.slack(T, K)
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class Schedule:
     """Public constants of one run."""
 
@@ -257,8 +252,7 @@ LEMMA = (
 )
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class VertexDescentPlan(base.VertexSamplingPlan):
     """Public constants of one run of Algorithm 1, either ``"calibrated"`` or those of the ``"paper"``."""
 

@@ -21,16 +21,16 @@ Intervals
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import product
-from typing import Any, ClassVar, NamedTuple, final
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats, forwarded
+from dpconvex._types import Array, Floats, final_dataclass, forwarded
 from dpconvex.algorithms import PredictedError, recorded
 from dpconvex.algorithms.queries import base, latent_classes, noisy_tables
 from dpconvex.algorithms.queries.released_tables import ReleasedModel, ReleasedTables, within
@@ -65,8 +65,7 @@ class Released(NamedTuple):
     pairs: ReleasedTables  #: tables of pairs of columns, with grouped values
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class GroupedModel(ReleasedModel):
     """A distribution over groups of values; given its group, a value is independent of all other columns."""
 
@@ -85,8 +84,7 @@ class GroupedModel(ReleasedModel):
         return np.column_stack([within(drawn[:, k], part, generator) for k, part in enumerate(self.levels)])
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class GroupedTablesPlan(base.QueryReleasePlan):
     """Public constants of one release of grouped tables."""
 

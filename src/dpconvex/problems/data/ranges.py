@@ -6,16 +6,15 @@ missing. So a range may be read off released counts of the cells, and then belon
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats, set_fields
+from dpconvex._types import Array, Floats, final_dataclass, set_fields
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.data.domain import center
 
@@ -46,8 +45,7 @@ SPARE, ZEROS = 3, 17
 FINE = 4  #: The logarithmic scale turns linear this many octaves below the median's.
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class NumberRange:
     """A range in a column's own unit, ``lower < upper``, and an increasing map of value/scale to [-1/2, 1/2]."""
 

@@ -14,14 +14,14 @@ A user's gradient is computed from its own records alone, down to the last bit: 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, final
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, final_dataclass
 from dpconvex.errors import InvalidDataError
 from dpconvex.losses import LinearModelLoss
 from dpconvex.problems.data import _threads, summation
@@ -36,8 +36,7 @@ _PORTION = 2**18  # number of floats read at a time (2 MB)
 _SHARE = 32  # portions of scattered records are at least this part of the data, so that few passes are made
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class UserGroups:
     """The assignment of records to users.
 

@@ -14,14 +14,13 @@ l2/(1 + a^2); a ball ``|w| <= R`` becomes that of radius ``sqrt(1 + a^2) R``.
 """
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, final
+from typing import Literal
 
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Floats
+from dpconvex._types import Floats, final_dataclass
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import LinearModelLoss, PiecewiseLinearLoss, SmoothLoss
 from dpconvex.problems.data.domain import Block, DataDomain
@@ -31,8 +30,7 @@ AttackNorm = Literal["l2", "linf"]
 ATTACK_NORMS: tuple[AttackNorm, ...] = ("l2", "linf")
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Attack:
     """All perturbations of a record's features of norm at most `radius`."""
 
@@ -86,8 +84,7 @@ class Attack:
         raise InvalidParameterError("attack_radius", self.radius, reason, remedy)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Lift:
     """The equivalent problem over cones (module docstring): its domain, ridge, records and parameters."""
 

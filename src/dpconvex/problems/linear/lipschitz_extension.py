@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import _validate
-from dpconvex._types import REQUIRED, Floats
+from dpconvex._types import REQUIRED, Floats, final_dataclass
 from dpconvex.losses import LinearModelLoss
 from dpconvex.losses.base import quiet
 from dpconvex.problems.base import UP, Objective, inner_product_rounding
@@ -33,8 +33,7 @@ _SLOPE_HALVINGS = 100  # bisection steps for slopes, which may be tiny compared 
 _VALUE_ROUNDING = 2.0**-50  # relative rounding of a computed loss
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class Pieces:
     """Functions ``max of t (<a, y> + b) over t in [lower, upper]``, one for each of n records."""
 
@@ -69,8 +68,7 @@ class Pieces:
         return Pieces(self.slopes[rows], self.offsets[rows], self.lower[rows], self.upper[rows])
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class Curves:
     """A smooth loss at the predictions of n records ``slopes`` (n, dim)."""
 
@@ -107,8 +105,7 @@ class Curves:
 Profiles = Pieces | Curves  #: Functions ``phi_i(<a_i, y>)`` of n records; `slopes` are the vectors a, shape (n, dim).
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class Extension:
     """Values and planes of the Lipschitz extensions of n functions at one point."""
 
@@ -243,8 +240,7 @@ def bracket_rounding(level: float, steepest: float, value: float, domain: Convex
     return plain + 2.5 * level * math.sqrt(1000 * unit * (R + D) * D)
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class _Proximal:
     y: Floats  #: proximal points project(w - s t a), (n, dim)
     t: Floats  #: slopes, (n,)

@@ -11,7 +11,6 @@ entries are clamped, non-finite numbers become 0, nothing is dropped. The other 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from dpconvex import _validate
-from dpconvex._types import REQUIRED, Array, Floats, attributes, finite, forwarded
+from dpconvex._types import REQUIRED, Array, Floats, attributes, final_dataclass, finite, forwarded
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.data.sources.rows import EncodedRows
 
@@ -28,8 +27,7 @@ _CHUNK = 2**20  # number of floats of records worked on at a time (8 MB)
 _MOST_ROWS = 4096  # most records summed at a time; the sums of these parts are added up pairwise
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class SimplexPoint:
     """A probability vector, given by the entries that are not 0."""
 
@@ -220,8 +218,7 @@ def _left(name: str) -> Any:
     return property(pair)
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class SaddleSection(SimplexSaddle):
     """Records ``start .. start + n - 1`` of a problem, read from all of its records; of one player or of both."""
 

@@ -27,11 +27,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import numpy as np
 
-from dpconvex._types import Array, Floats, attributes
+from dpconvex._types import Array, Floats, attributes, final_dataclass
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, require
 from dpconvex.algorithms.assumptions import USER_LOSS
 from dpconvex.algorithms.predicted_error import reach_quantile, simulations
@@ -59,8 +59,7 @@ LONGEST = 30
 """Largest length of the linear term, in root mean squares. Runs stop at a longer term, of probability below 1e-17."""
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class SeparateOutput:
     """Output noise that is epsilon-DP by itself (Theorem 3: ``epsilon = epsilon_obj + epsilon_out``)."""
 
@@ -85,8 +84,7 @@ class SeparateOutput:
         return self.mechanism.release(minimizer, MASK, source, ledger)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class JointGaussianOutput:
     """Gaussian noise priced inside the minimizer's own event (formula 3.3)."""
 

@@ -23,15 +23,15 @@ Assumptions
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, ClassVar, cast, final
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import _rounding, algorithms
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, final_dataclass
 from dpconvex.algorithms.erm.two_stage.base import Planner, TwoStagePlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm
@@ -49,8 +49,7 @@ UNITS = 2.0**31  #: Column values, over their half-widths, are rounded to multip
 PARTS = 2**24  #: A user's share of records within a distance is counted in multiples of 1 / PARTS.
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Tuning:
     """Constants that this module chooses (docs, Recentering numeric columns)."""
 
@@ -75,8 +74,7 @@ class Tuning:
 TUNING = Tuning()
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class CenteredPlan(TwoStagePlan):
     """A center and a length from the data, then a method on the moved columns: one promise for all.
 

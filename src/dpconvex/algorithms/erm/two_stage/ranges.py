@@ -28,15 +28,15 @@ Assumptions
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, field, replace
 from functools import partial
-from typing import Any, cast, final
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import _rounding
-from dpconvex._types import Array, Floats, forwarded
+from dpconvex._types import Array, Floats, final_dataclass, forwarded
 from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, check_unit, uses
 from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
 from dpconvex.algorithms.predicted_error import PredictedError
@@ -87,8 +87,7 @@ Cut = tuple[tuple[float, float], ...]  #: A part of each range: its first cell (
 Place = Callable[[Floats, ranges.Ranges, ranges.Places, Cut], Floats]
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class RangedPlan(TwoStagePlan):
     """A plan that first finds ranges, knots or parts privately, then runs a method: one promise covers both."""
 

@@ -20,13 +20,12 @@ Deviations
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpconvex import _validate, algorithms
-from dpconvex._types import Array, Floats, attributes, forwarded
+from dpconvex._types import Array, Floats, attributes, final_dataclass, forwarded
 from dpconvex.algorithms.erm.user_level.phased_schedule import Facts, Schedule, calibrated
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import LinearModelLoss
@@ -46,8 +45,7 @@ RADII = ("practical", "provable", "private")
 AGGREGATES = ("auto", "robust", "plain")
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class PhasedPlan(algorithms.LinearModelPlan):
     """Constants of one run of phased SGD."""
 
@@ -128,8 +126,7 @@ def _names(phase: int) -> tuple[str, str]:
     return f"mean iterate of phase {phase}", f"users of phase {phase}"
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class Pooled:
     """One pass of projected SGD over each part's records, at most `cap` of each user: one user moves one result."""
 
