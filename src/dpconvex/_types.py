@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 T = TypeVar("T")
 Floats: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.int64]
+Positions: TypeAlias = NDArray[np.intp]
+BoolArray: TypeAlias = NDArray[np.bool_]
 Array: TypeAlias = NDArray[Any]
 REQUIRED: Any = property(abstractmethod(lambda _: None))
 """Value of the attributes of an abstract class that its subclasses must define: without them no object can be made."""

@@ -20,11 +20,10 @@ from itertools import islice, pairwise
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from dpconvex import _validate
-from dpconvex._types import REQUIRED, Array, Floats, final_dataclass, forwarded
+from dpconvex._types import REQUIRED, Array, Floats, IntArray, final_dataclass, forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import grouping
 from dpconvex.problems import Factor
@@ -193,9 +192,9 @@ class GroupedNorm(NoiseNorm):
     proofs. K-norm mechanism: Hardt and Talwar 2010, "On the geometry of differential privacy".
     """
 
-    sizes: grouping.IntArray  #: columns of each block, (m,)
+    sizes: IntArray  #: columns of each block, (m,)
     half_widths: Floats  #: ``s_j``, positive, (m,): the bound of the block over the domain, in l1 or l2
-    groups: grouping.IntArray  #: number of the group of each block, (m,): 0 to G - 1, each used
+    groups: IntArray  #: number of the group of each block, (m,): 0 to G - 1, each used
     weights: Floats  #: ``a_g``, positive, (G,)
     name: str = "grouped"  #: name in sensitivities and reports
     #: Which blocks are measured in l2, (m,); default none.
@@ -243,7 +242,7 @@ class GroupedNorm(NoiseNorm):
         return min(norms, key=lambda norm: norm.record_bound(domain) ** 2 * float(norm.coordinate_variances @ each))
 
     @classmethod
-    def _of(cls, shapes: grouping.Shapes, groups: grouping.IntArray, weights: Floats, name: str) -> "GroupedNorm":
+    def _of(cls, shapes: grouping.Shapes, groups: IntArray, weights: Floats, name: str) -> "GroupedNorm":
         return cls(shapes.sizes, shapes.widths, groups, weights, name, shapes.euclidean, shapes.centered)
 
     @classmethod
@@ -357,7 +356,7 @@ class GroupedNorm(NoiseNorm):
         return grouping.sum_by(self.groups, self._shapes.dimensions)
 
     @cached_property
-    def _by_group(self) -> tuple[grouping.IntArray, grouping.IntArray]:
+    def _by_group(self) -> tuple[IntArray, IntArray]:
         """Order of the blocks by group, and where each group starts in it."""
         return np.argsort(self.groups, kind="stable"), _starts(np.bincount(self.groups))
 
@@ -373,7 +372,7 @@ def _positive(v: Array) -> bool:
     return bool(np.isfinite(v).all() and (v > 0).all())
 
 
-def _starts(sizes: NDArray[Any]) -> grouping.IntArray:
+def _starts(sizes: Array) -> IntArray:
     return np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
 
 

@@ -20,12 +20,11 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import binom
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats, final_dataclass, forwarded
+from dpconvex._types import Array, BoolArray, Floats, IntArray, final_dataclass, forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms.gaussian import GaussianMechanism, add_gaussian
 from dpconvex.mechanisms.robust_mean import GuardedMean, best_ramp, clipped, h_index, kappa, ramp, robust_mean_of
@@ -37,7 +36,7 @@ SUM_LEMMA = "user-level robust mean, theorem on cohorts: largest n_g kappa_g / n
 MISSED = 1e-4
 """Largest probability that a cohort of users who are all alike fails its test; privacy does not depend on it."""
 
-Bits = NDArray[np.bool_]
+Bits = BoolArray
 
 
 @final_dataclass
@@ -57,7 +56,7 @@ class Cohorts:
                 raise InvalidParameterError("ramps", self.ramps, f"must satisfy {order}", "Use plan_cohorts")
 
     @property
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> IntArray:
         """Size of each cohort, shape (G,); they differ by at most one."""
         return np.full(self.number, self.count // self.number) + (np.arange(self.number) < self.count % self.number)
 

@@ -31,17 +31,16 @@ from functools import cached_property
 from typing import ClassVar, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex import _progress, _rounding, _validate
-from dpconvex._types import Floats, final_dataclass, forwarded
+from dpconvex._types import Floats, IntArray, final_dataclass, forwarded
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.mechanisms.base import Mechanism, Planned, check_norm, check_shape, exact_as_source
 from dpconvex.privacy import GaussianNoise, Ledger, PoissonSteps, Sensitivity
 from dpconvex.privacy.profiles import gaussian_delta, smallest
 from dpconvex.randomness import BitSource, exact
 
-Sample = NDArray[np.int64]  #: Positions of the sampled units, ascending.
+Sample = IntArray  #: Positions of the sampled units, ascending.
 INFLATION = 1.0 + 2.0**-20  #: Ratio of the sampler's standard deviation to the event's, which pays for integers.
 
 

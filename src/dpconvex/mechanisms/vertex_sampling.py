@@ -16,10 +16,9 @@ from functools import cached_property
 from typing import ClassVar, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Floats, final_dataclass, finite
+from dpconvex._types import Floats, IntArray, final_dataclass, finite
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.mechanisms.base import Planned, check_norm, exact_as_reals
 from dpconvex.privacy import Ledger, PureMechanism, Sensitivity, VertexDraws
@@ -106,7 +105,7 @@ class VertexSession:
         self._mechanism, self._generator = mechanism, generator
         self.left = mechanism.limit
 
-    def draw(self, scores: Floats, count: int = 1) -> NDArray[np.int64]:
+    def draw(self, scores: Floats, count: int = 1) -> IntArray:
         """Return `count` independent vertices, each with probability proportional to ``exp(scores)``.
 
         Scores, shape (d,), are of any content: NaN counts as 0, infinities saturate. A multinomial of `count` is

@@ -16,9 +16,8 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpconvex._types import Floats, IntArray, final_dataclass
+from dpconvex._types import BoolArray, Floats, IntArray, final_dataclass
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy.profiles import epsilon_of, gaussian_delta
 
@@ -169,7 +168,7 @@ class _Event:
     sign: float
     swapped: bool
 
-    def of(self, outputs: Floats) -> NDArray[np.bool_]:
+    def of(self, outputs: Floats) -> BoolArray:
         return self.sign * self.statistic(outputs) > self.sign * self.threshold
 
     @property

@@ -29,10 +29,9 @@ from functools import cached_property, partial
 from typing import Any, ClassVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex import _rounding
-from dpconvex._types import Array, Floats, final_dataclass, forwarded
+from dpconvex._types import Array, Floats, IntArray, final_dataclass, forwarded
 from dpconvex.algorithms import PredictedError, continued, recorded, stored
 from dpconvex.algorithms.queries import noisy_tables
 from dpconvex.algorithms.queries.base import Answered, QueryReleasePlan, mu_of
@@ -254,7 +253,7 @@ def _grid(found: NumberRange) -> Array:
     return np.unique([*found.even(ranges.GRID + 1), *zero])
 
 
-def _cells(edges: Array, values: Array) -> NDArray[np.int64]:
+def _cells(edges: Array, values: Array) -> IntArray:
     """Return the cell of every number, (n,): beyond the ends the first or last cell, `SIZE` - 1 if it is missing."""
     values = np.asarray(values, dtype=np.float64)
     return np.where(np.isnan(values), SIZE - 1, np.searchsorted(edges[1:-1], values, side="right"))

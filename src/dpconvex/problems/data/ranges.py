@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import NDArray
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats, final_dataclass, set_fields
+from dpconvex._types import Array, Floats, IntArray, final_dataclass, set_fields
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.data.domain import center
 
@@ -98,7 +97,7 @@ class NumberRange:
         return found
 
 
-def cells(values: Array) -> NDArray[np.int64]:
+def cells(values: Array) -> IntArray:
     """Return the cell of every number, (n,): whatever it is, each has exactly one."""
     with np.errstate(all="ignore"):
         values = np.asarray(values, dtype=np.float64)
@@ -173,7 +172,7 @@ WHOLE = NumberRange(0.0, 1.0)  #: The range of places, which are numbers scaled 
 SOUGHT = 5  #: Knots found in a declared range, both ends included (docs, Additive models, section 4).
 
 
-def parts(found: NumberRange, values: Array, count: int = PARTS) -> NDArray[np.int64]:
+def parts(found: NumberRange, values: Array, count: int = PARTS) -> IntArray:
     """Return each number's cell (n,) among `count` equal cells of a range: end cells beyond it, `count` for NaN."""
     with np.errstate(all="ignore"):
         missing = np.isnan(np.asarray(values, dtype=np.float64))

@@ -18,18 +18,15 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats, final_dataclass
+from dpconvex._types import Array, Floats, Positions, final_dataclass
 from dpconvex.errors import InvalidDataError
 from dpconvex.losses import LinearModelLoss
 from dpconvex.problems.data import _threads, summation
 from dpconvex.problems.data.domain import shorten
 from dpconvex.problems.data.records import Records, RecordSource, RowBlock
 from dpconvex.problems.data.sources.rows import EncodedRows, StreamedRecords
-
-Positions = NDArray[np.intp]
 
 _MISSING = ("", "None", "nan", "NaT", "<NA>")
 _PORTION = 2**18  # number of floats read at a time (2 MB)

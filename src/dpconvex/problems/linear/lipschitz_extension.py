@@ -20,10 +20,9 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex import _validate
-from dpconvex._types import REQUIRED, Floats, final_dataclass
+from dpconvex._types import REQUIRED, BoolArray, Floats, Positions, final_dataclass
 from dpconvex.losses import LinearModelLoss
 from dpconvex.losses.base import quiet
 from dpconvex.problems.base import UP, Objective, inner_product_rounding
@@ -63,7 +62,7 @@ class Pieces:
         """Return numbers c with ``phi(x) >= slope x + c``, equal at z, for the slopes of `derivatives`."""
         return self.derivatives(z) * self.offsets
 
-    def take(self, rows: NDArray[np.intp]) -> Pieces:
+    def take(self, rows: Positions) -> Pieces:
         """Return some of the functions."""
         return Pieces(self.slopes[rows], self.offsets[rows], self.lower[rows], self.upper[rows])
 
@@ -97,7 +96,7 @@ class Curves:
         """As for `Pieces`."""
         return self.loss.value(z, self.targets) - self.derivatives(z) * z
 
-    def take(self, rows: NDArray[np.intp]) -> Curves:
+    def take(self, rows: Positions) -> Curves:
         """Return some of the functions."""
         return Curves(self.loss, self.slopes[rows], self.targets[rows])
 
@@ -113,7 +112,7 @@ class Extension:
     upper: Floats  #: (n,), upper bounds of ``f_C(w)``
     slopes: Floats  #: (n, dim), slopes of norm at most C
 
-    def improve(self, rows: NDArray[np.intp], new: Extension) -> None:
+    def improve(self, rows: Positions, new: Extension) -> None:
         """Replace the bounds of some rows, in place, where the new bounds are better."""
         higher = new.lower > self.lower[rows]
         self.slopes[rows[higher]], self.lower[rows[higher]] = new.slopes[higher], new.lower[higher]
@@ -198,9 +197,9 @@ class _Root:
     high: Floats
     at_low: Floats
     at_high: Floats
-    rose: NDArray[np.bool_]  #: whether the low end moved last
+    rose: BoolArray  #: whether the low end moved last
 
-    def closed(self) -> NDArray[np.bool_]:
+    def closed(self) -> BoolArray:
         """Whether no float is left between the ends."""
         middle = 0.5 * (self.low + self.high)
         return (middle <= self.low) | (middle >= self.high)
@@ -222,7 +221,7 @@ class _Root:
         self.at_high = np.where(up, np.where(again, 0.5, 1.0) * self.at_high, value)
         self.rose = up
 
-    def take(self, rows: NDArray[np.intp]) -> _Root:
+    def take(self, rows: Positions) -> _Root:
         low, high, at_low, at_high = (part[rows] for part in (self.low, self.high, self.at_low, self.at_high))
         return _Root(low, high, at_low, at_high, self.rose[rows])
 

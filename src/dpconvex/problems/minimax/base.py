@@ -14,11 +14,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from dpconvex import _validate
-from dpconvex._types import REQUIRED, Array, Floats, attributes, final_dataclass, finite, forwarded
+from dpconvex._types import REQUIRED, Array, Floats, IntArray, attributes, final_dataclass, finite, forwarded
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.data.sources.rows import EncodedRows
 
@@ -31,12 +30,12 @@ _MOST_ROWS = 4096  # most records summed at a time; the sums of these parts are 
 class SimplexPoint:
     """A probability vector, given by the entries that are not 0."""
 
-    indices: NDArray[np.int64]  #: (k,): different vertices
+    indices: IntArray  #: (k,): different vertices
     weights: Floats  #: (k,): non-negative, of sum 1
     dim: int  #: number of vertices of the simplex
 
     @classmethod
-    def average(cls, draws: NDArray[np.int64], dim: int) -> "SimplexPoint":
+    def average(cls, draws: IntArray, dim: int) -> "SimplexPoint":
         """Return the average of drawn vertices, shape (K,), repetitions counted."""
         if len(draws) == 1:
             return cls(draws, np.ones(1), dim)
@@ -301,7 +300,7 @@ def clamped(values: Any, bound: float) -> Any:
         return np.require(finite(values, bound), requirements="C")
 
 
-def sums_by(index: NDArray[np.int64], values: Floats, size: int) -> Floats:
+def sums_by(index: IntArray, values: Floats, size: int) -> Floats:
     """Return the sum of the `values` (m,) of each index (m,), shape (size,)."""
     return np.bincount(index, weights=values, minlength=size).astype(np.float64, copy=False)
 

@@ -28,10 +28,9 @@ from functools import cached_property, partial
 from typing import Any, ClassVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex import _rounding, algorithms
-from dpconvex._types import Array, Floats, final_dataclass
+from dpconvex._types import Array, Floats, IntArray, final_dataclass
 from dpconvex.algorithms.erm.two_stage.base import Planner, TwoStagePlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm
@@ -103,12 +102,12 @@ class CenteredPlan(TwoStagePlan):
         return self.then.only_sums and not self.problem.grouped  # a user may be in several portions
 
     @cached_property
-    def numeric(self) -> NDArray[np.int64]:
+    def numeric(self) -> IntArray:
         """Positions of the numeric columns, which are the columns bounded one by one."""
         return self.problem.domain.columns_in("linf")
 
     @cached_property
-    def order(self) -> NDArray[np.int64]:
+    def order(self) -> IntArray:
         """Positions of all columns in the order of the method: the numeric ones, then the others."""
         columns = np.arange(self.problem.domain.n_features)
         return np.concatenate([self.numeric, np.setdiff1d(columns, self.numeric)])

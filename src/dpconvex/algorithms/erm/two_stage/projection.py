@@ -20,10 +20,9 @@ from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex import algorithms
-from dpconvex._types import Array, Floats, final_dataclass
+from dpconvex._types import Array, Floats, IntArray, final_dataclass
 from dpconvex.algorithms.erm.two_stage.base import Planner, TwoStagePlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
@@ -48,12 +47,12 @@ class ProjectedPlan(TwoStagePlan):
     presumed = ("the projection does not depend on the data or on the noise", "it is drawn from a stream of its own")
 
     @cached_property
-    def wide(self) -> NDArray[np.int64]:
+    def wide(self) -> IntArray:
         """Positions of the columns that are projected."""
         return self.problem.domain.columns_in("l2")
 
     @cached_property
-    def others(self) -> NDArray[np.int64]:
+    def others(self) -> IntArray:
         """Positions of the columns that stay."""
         return np.setdiff1d(np.arange(self.problem.domain.n_features), self.wide)
 

@@ -33,10 +33,9 @@ from functools import partial
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex import _rounding
-from dpconvex._types import Array, Floats, final_dataclass, forwarded
+from dpconvex._types import Array, Floats, IntArray, final_dataclass, forwarded
 from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, check_unit, uses
 from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
 from dpconvex.algorithms.predicted_error import PredictedError
@@ -82,7 +81,7 @@ FIRST, STOP = np.triu_indices(ranges.PARTS + 1, 1)  #: Each part's first cell, a
 STEPS = 2.0**10  #: The public numbers in scores are multiples of 1 / STEPS.
 FULL = 2.0**23  #: Scores count at most this many units of a cell, so that sums are exact for any number of units.
 
-Cells = Callable[[Array], NDArray[np.int64]]
+Cells = Callable[[Array], IntArray]
 Cut = tuple[tuple[float, float], ...]  #: A part of each range: its first cell (of 32), and the cell after its last
 Place = Callable[[Floats, ranges.Ranges, ranges.Places, Cut], Floats]
 

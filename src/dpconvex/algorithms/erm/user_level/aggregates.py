@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import REQUIRED, Array, Floats, attributes, final_dataclass
+from dpconvex._types import REQUIRED, Array, Floats, Positions, attributes, final_dataclass
 from dpconvex.algorithms.erm.user_level.accelerated_schedule import Batching
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import LinearModelLoss, PiecewiseLinearLoss
@@ -33,7 +33,7 @@ from dpconvex.privacy import Ledger, Release, Sensitivity, Unit
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import LinearModelProblem, PointDomain, Records, UserGroups
 from dpconvex.problems.data.points import WEIGHTED_MEAN_ROUNDING, clip_points, weighted_mean
-from dpconvex.problems.data.users import Positions, pick_users, user_gradients
+from dpconvex.problems.data.users import pick_users, user_gradients
 from dpconvex.randomness import BitSource
 
 MEAN_LEMMA = "in units of 2 c / C (rounding included), a mean of C vectors of length at most c moves by at most 1"

@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpconvex import _validate, algorithms
-from dpconvex._types import Array, Floats, attributes, final_dataclass, forwarded
+from dpconvex._types import Array, Floats, Positions, attributes, final_dataclass, forwarded
 from dpconvex.algorithms.erm.user_level.phased_schedule import Facts, Schedule, calibrated
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import LinearModelLoss
@@ -33,7 +33,6 @@ from dpconvex.plugins import of_paper
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Unit
 from dpconvex.problems import LinearModelProblem, Records, UserGroups
 from dpconvex.problems.data import _threads
-from dpconvex.problems.data.users import Positions
 from dpconvex.randomness import BitSource
 from dpconvex.sets import L2Ball
 from dpconvex.solvers import _components as components
