@@ -19,12 +19,12 @@ import zlib
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
-from os import PathLike
 from typing import BinaryIO, TextIO, cast
 
 import numpy as np
 
 from dpconvex._arrow import pa
+from dpconvex._files import AnyPath
 from dpconvex._types import Array
 from dpconvex.errors import InvalidDataError
 
@@ -34,9 +34,7 @@ MOST_BYTES = 2**32  #: Largest size of an unpacked compressed file, and of the s
 _CELLS, _ROWS = 2**16, 64  # cells located at a time, which fit a cache, but at least this number of rows
 
 
-def csv_columns(
-    path: str | PathLike[str], names: tuple[str, ...], line_breaks: bool = True
-) -> dict[str, pa.ChunkedArray]:
+def csv_columns(path: AnyPath, names: tuple[str, ...], line_breaks: bool = True) -> dict[str, pa.ChunkedArray]:
     """Return columns of a CSV file as text that may be no valid Unicode, ``large_string`` (n,) each."""
     from dpconvex.data._csv_loops import gather, locate
 
@@ -59,7 +57,7 @@ def csv_columns(
     return {name: pa.chunked_array(chunk) for name, chunk in zip(names, chunks, strict=True)}
 
 
-def packed(path: str | PathLike[str]) -> bool:
+def packed(path: AnyPath) -> bool:
     """Return whether a file is compressed, by its name."""
     return str(path).lower().endswith(".gz")
 
@@ -69,13 +67,13 @@ def _standard_input(stream: TextIO) -> bytes:
     return stream.buffer.read(MOST_BYTES)
 
 
-def _open(path: str | PathLike[str]) -> BinaryIO:
+def _open(path: AnyPath) -> BinaryIO:
     if str(path) == "-":
         return io.BytesIO(_standard_input(sys.stdin))
     return cast(BinaryIO, gzip.open(path)) if packed(path) else open(path, "rb")
 
 
-def _bytes(path: str | PathLike[str]) -> Array:
+def _bytes(path: AnyPath) -> Array:
     if str(path) != "-" and not packed(path):
         return np.fromfile(path, np.uint8)
     try:
@@ -88,7 +86,7 @@ def _bytes(path: str | PathLike[str]) -> Array:
     return np.frombuffer(found, np.uint8)
 
 
-def csv_header(path: str | PathLike[str], line_breaks: bool = True) -> tuple[list[str], int, str]:
+def csv_header(path: AnyPath, line_breaks: bool = True) -> tuple[list[str], int, str]:
     """Return names of columns, the number of bytes until the first record, and the separator. Reads no record.
 
     Without `line_breaks` the first line is the header, whatever its quotes; else names may hold line breaks.

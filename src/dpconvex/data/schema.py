@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from os import PathLike
 from typing import Any
 
 import numpy as np
 from narwhals.typing import IntoDataFrame
 
 from dpconvex import _validate
+from dpconvex._files import AnyPath
 from dpconvex._types import Array, Floats, final_dataclass
 from dpconvex.data.columns import AbstractColumn, Described, nonempty
 from dpconvex.data.frames import duplicates, label_codes, numbers, open_table
@@ -153,7 +153,7 @@ class Schema:
                     raise InvalidParameterError("name", name, what, "Make a column of its own of one of them")
 
     @classmethod
-    def from_toml(cls, path: str | PathLike[str]) -> "Schema":
+    def from_toml(cls, path: AnyPath) -> "Schema":
         """Read a schema file; `SchemaError` names the file, the table and the key."""
         return cls.from_toml_text(read_schema_text(path), str(path))
 

@@ -261,9 +261,7 @@ def _inverted(wanted: str, goal: float | str, curve: list[Forecast], measure: st
     wished, judged = _checked(goal, measure, most), curve
     if isinstance(goal, str) and goal.endswith("%"):  # of what a constant is expected to lose at the same point
         names = ("low", "typical", "high", "constant")
-        judged = [
-            replace(each, **{name: getattr(each, name) * most / each.constant for name in names}) for each in curve
-        ]
+        judged = [replace(one, **{name: getattr(one, name) * most / one.constant for name in names}) for one in curve]
     low, typical, high = (_first(judged, wished, name) for name in ("low", "typical", "high"))
     return Advice(wanted, wished, low, typical, high, curve[-1].at, tuple(curve), measure)
 

@@ -28,7 +28,7 @@ from itertools import compress
 from pathlib import Path
 from typing import Any, Self
 
-from dpconvex._files import MOST_BYTES, TwiceError, once_each
+from dpconvex._files import MOST_BYTES, AnyPath, TwiceError, once_each
 from dpconvex._types import final_dataclass
 from dpconvex.errors import BudgetExceededError, BudgetFileError, DpconvexError, InvalidParameterError
 from dpconvex.privacy.params import Neighboring, PrivacyParams, Unit
@@ -140,7 +140,7 @@ class Budget:
 
     @classmethod
     def create(
-        cls, path: str | os.PathLike[str], epsilon: float, delta: float = 0.0,
+        cls, path: AnyPath, epsilon: float, delta: float = 0.0,
         *, unit: str = "record", neighboring: str = "replace_one", data: str = "", renews: int = 0, begins: str = "",
     ) -> Self:  # fmt: skip
         """Write a new budget file, in a folder that exists; an existing file is never replaced.
@@ -195,7 +195,7 @@ class Budget:
         return cls(where)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> Self:
+    def open(cls, path: AnyPath) -> Self:
         """Return the budget of an existing file; raise `BudgetFileError` if the file is missing or is no budget."""
         budget = cls(Path(path))
         budget.account()

@@ -22,6 +22,7 @@ from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any
 
+from dpconvex._files import AnyPath
 from dpconvex._types import final_dataclass
 from dpconvex.errors import DpconvexError, DpconvexWarning, InvalidParameterError, RepeatedFitWarning, warn
 from dpconvex.privacy.budget import MOST_TEXT, Budget, exact_text
@@ -45,7 +46,7 @@ _lock = threading.Lock()
 @contextmanager
 def budget_context(
     epsilon: float | None = None, delta: float = 0.0,
-    *, unit: str = "record", neighboring: str = "replace_one", budget: Budget | str | os.PathLike[str] | None = None,
+    *, unit: str = "record", neighboring: str = "replace_one", budget: Budget | AnyPath | None = None,
 ) -> Iterator[Budget]:  # fmt: skip
     """Pay every fit inside the block from one budget, before it reads its data.
 

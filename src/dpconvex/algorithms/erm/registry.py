@@ -144,9 +144,8 @@ def plans(
     if not found:
         name = next((name for name in ("solver", *OF_USERS, "constants", "noise") if name in options.fixed()), None)
         if name is None:
-            raise InvalidParameterError(
-                "algorithm", algorithm, "has no plan for this problem and promise", "Use 'auto'"
-            )
+            what = "has no plan for this problem and promise"
+            raise InvalidParameterError("algorithm", algorithm, what, "Use 'auto'")
         what = f"is not available for algorithm={algorithm!r}"
         raise InvalidParameterError(name, getattr(options, name), what, "Leave it out, or use another algorithm")
     return found

@@ -27,7 +27,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -61,9 +61,7 @@ class Statistics:
     units: Floats  #: (dim,), the units by which features are divided, and parameters multiplied
 
     @classmethod
-    def of(
-        cls, problem: LinearModelProblem, X: Array, y: Array, groups: UserGroups | None, units: Floats
-    ) -> "Statistics":
+    def of(cls, problem: LinearModelProblem, X: Array, y: Array, groups: UserGroups | None, units: Floats) -> Self:
         """Return the statistics of clipped and weighted records and targets."""
         (records, targets), weights = problem.clipped(X, y), problem.weights(groups)
         return cls(problem, records if weights is None else records.weighted(weights), targets, units)

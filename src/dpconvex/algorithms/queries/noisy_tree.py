@@ -198,13 +198,11 @@ class NoisyTreePlan(QueryReleasePlan):
             parts = {axis: parts[pair[0]] if part == joined else part for axis, part in parts.items()}
         return ReleasedTables(shape, tuple(known), tuple(noisy), tuple(deviations), self.law, self.pairs)
 
-    def _scores(
-        self, counted: Mapping[tuple[int, ...], Array], released: ReleasedTables
-    ) -> dict[tuple[int, int], float]:
+    def _scores(self, counted: Mapping[tuple[int, ...], Array], tables: ReleasedTables) -> dict[tuple[int, int], float]:
         """Return the scores of step 2 by pair; a replaced unit moves each by at most 1 (Lemmas)."""
         found, ratio = {}, math.sqrt(0.5 if self.law == "laplace" else 2 / math.pi)
         with np.errstate(all="ignore"):
-            weights, joint = markov_tree.conditionals(released, self.center)
+            weights, joint = markov_tree.conditionals(tables, self.center)
             given = [part / np.maximum(weights, markov_tree.TINY)[:, None] for part in joint]
             for i, j in self.candidates if self.pairs else ():
                 model = np.minimum(np.nan_to_num(given[i].T @ joint[j]), 1.0)

@@ -189,12 +189,8 @@ class RangedPlan(TwoStagePlan):
         if self.look is not None:
             looks["target_range"] = {"epsilon": self.look.epsilon, "cells": list(self.target_cells)}
         if self.looks is not None:
-            epsilon = _rounding.product_up(len(self.looked), self.looks.epsilon)
-            looks["column_ranges"] = {
-                "columns": list(self.looked),
-                "epsilon": epsilon,
-                "cells": [*map(list, self.cells)],
-            }
+            cost, cells = _rounding.product_up(len(self.looked), self.looks.epsilon), [*map(list, self.cells)]
+            looks["column_ranges"] = {"columns": list(self.looked), "epsilon": cost, "cells": cells}
         if not stages:
             return {**self.then.describe(), **looks}
         found = {
