@@ -26,8 +26,7 @@ from dpconvex import _validate
 from dpconvex._types import REQUIRED, Array, Floats, IntArray, final_dataclass, forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import grouping
-from dpconvex.problems import Factor
-from dpconvex.problems.data.domain import DataDomain
+from dpconvex.problems import DataDomain, Factor
 
 
 class NoiseLaw(ABC):

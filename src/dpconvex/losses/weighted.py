@@ -90,8 +90,7 @@ class WeightedLoss(SmoothLoss):
 
     def packed(self, targets: Array, weights: Floats) -> Floats:
         """Return targets (n,) of the unweighted loss, with weights (n,), as targets of this one."""
-        step = self._most[1]
-        y = self.base.clip_targets(targets) / step
+        y = self.base.clip_targets(targets) / self._most[1]
         return np.where(y < 0, -1.0, 1.0) * (np.rint(np.abs(y)) + _unit(weights) / 2)
 
     def clip_targets(self, y: Array) -> Floats:

@@ -40,8 +40,7 @@ def spacing(sensitivity: float, scale: float, stretch: float) -> float:
     step.
     """
     finest = min(_rounding.ratio_down(sensitivity, stretch), scale)
-    step = _rounding.power_of_two_at_most(finest) * FINENESS
-    return checked_step(step, sensitivity)
+    return checked_step(_rounding.power_of_two_at_most(finest) * FINENESS, sensitivity)
 
 
 def checked_step(step: float, sensitivity: float) -> float:

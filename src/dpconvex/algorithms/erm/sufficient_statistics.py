@@ -342,8 +342,7 @@ class SufficientStatisticsPlan(LinearModelPlan):
 
     @cached_property
     def releases(self) -> tuple[Release, ...]:
-        later = (release for stage in self.stages for release in stage.releases)
-        return self.moments.planned(MOMENTS), *later
+        return self.moments.planned(MOMENTS), *(release for stage in self.stages for release in stage.releases)
 
     @property
     def coefficient_deviation(self) -> Floats:

@@ -133,8 +133,7 @@ class GroupedCenter(CenterFinder):
     def allowance(self) -> FailureAllowance:
         """The allowance that pays for both failures together."""
         lemma = "the margin of the test fails with probability delta_1, random groups mislead with delta_2 (Lemma 4)"
-        total = _rounding.sum_up((self.margin, self.misled))
-        return FailureAllowance(total, lemma, self.test.sensitivity.unit)
+        return FailureAllowance(_rounding.sum_up((self.margin, self.misled)), lemma, self.test.sensitivity.unit)
 
     def describe(self) -> Mapping[str, Any]:
         counts = {"center_counts": "exact" if self.ramp.exact else "groups", "center_sample": self.n}

@@ -160,8 +160,7 @@ class CountsPlan(EvaluationPlan):
     def mechanism(self) -> LaplaceMechanism:
         # Lemma 1: one cell of each table loses a unit and another gains one
         lemma = "a replaced unit moves one unit of count between two cells of each table (docs, Private evaluation)"
-        value = self._widened(2.0 * len(self.shapes))
-        moved = Sensitivity(value, "l1", lemma, unit=self.privacy.unit)
+        moved = Sensitivity(self._widened(2.0 * len(self.shapes)), "l1", lemma, unit=self.privacy.unit)
         return LaplaceMechanism.calibrate(moved, self.privacy.epsilon, self.size)
 
     @property

@@ -341,8 +341,7 @@ class _Reader:
         high, low = np.zeros((2, users.stop - users.start, *self._W.shape))
         steps = np.array(summation.steps(self.size))
         for first in range(int(starts[0]), int(starts[-1]), self._portion):
-            place = slice(first, min(first + self._portion, int(starts[-1])))
-            rows, index = self._read(place)
+            rows, index = self._read(slice(first, min(first + self._portion, int(starts[-1]))))
             z = np.empty((len(rows), len(self._W)))
             _loops.predictions(rows, self._W, z)
             one = self._loss.n_outputs == 1
@@ -370,8 +369,7 @@ def histogram(cells: Array, count: int, groups: UserGroups | None) -> Floats:
     users = np.repeat(np.arange(groups.n_users), groups.sizes)
     keys, found = np.unique(users * count + cells[order], return_counts=True)
     user, cell = np.divmod(keys, count)
-    sizes = groups.sizes[user]
-    units, rest = np.divmod(found * UNITS, sizes)
+    units, rest = np.divmod(found * UNITS, groups.sizes[user])
     left = UNITS - np.bincount(user, units.astype(np.float64), groups.n_users).astype(np.int64)  # exact: below 2^53
     largest = np.lexsort((cell, -rest, user))  # each user's largest remainders first, ties by position
     starts = np.searchsorted(user, np.arange(groups.n_users))

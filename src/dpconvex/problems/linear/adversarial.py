@@ -51,8 +51,7 @@ class Attack:
         s = self.radius
         if self.norm == "l2":
             return _rounding.widen_up(math.hypot(_plain(domain).l2 + s, domain.intercept))
-        plain = _plain(domain)
-        squared = math.fsum((domain.l2**2, 2 * s * plain.l1, domain.n_features * s * s))
+        squared = math.fsum((domain.l2**2, 2 * s * _plain(domain).l1, domain.n_features * s * s))
         return _rounding.widen_up(math.sqrt(squared))
 
     def mean_dual_norm(self, domain: DataDomain) -> float:

@@ -305,8 +305,7 @@ def _proximal(some: Profiles, w: Floats, s: Floats, domain: ConvexSet, tolerance
             above, below = np.where(root.rose, line, above), np.where(root.rose, below, line)
         point[between], y[between], _ = at(root.high, part, part_s)
         slope[between], constant[between] = below + share * (above - below)
-        ends = np.maximum(np.abs(above), np.abs(below))
-        steep[between], large[between] = ends
+        steep[between], large[between] = np.maximum(np.abs(above), np.abs(below))
     return _Proximal(y, slope, constant, domain.outward(y, point - y) / s[:, None], steep, large)
 
 

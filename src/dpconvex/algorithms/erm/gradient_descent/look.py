@@ -275,8 +275,7 @@ class Look:
         share, shares = float(np.clip(share, -FARTHEST, FARTHEST)), np.clip(shares, -FARTHEST, FARTHEST)
         squares = np.clip(squares, 0.0, FARTHEST**2)
         (start, unknown), length = self.start(share), self.typical_length(shares)
-        signal = max(self._risked(length), self._seen(length, unknown, squares))
-        return self._course(length, start, signal)
+        return self._course(length, start, max(self._risked(length), self._seen(length, unknown, squares)))
 
     def slope_level(self, course: Course, way: Floats) -> float:
         """Return the level to which slopes along a way (dim,) are cut."""

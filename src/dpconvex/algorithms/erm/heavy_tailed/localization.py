@@ -207,8 +207,7 @@ def middle(points: Floats) -> Floats:
     If more than half of the points (J, dim) are within r of some place, the result is within 3 r of that place.
     """
     distances = np.linalg.norm(points[:, None] - points[None], axis=2)
-    half = len(points) // 2
-    return points[np.argmin(np.sort(distances, axis=1)[:, half])]
+    return points[np.argmin(np.sort(distances, axis=1)[:, len(points) // 2])]
 
 
 def check_constraint(problem: LinearModelProblem, constraint: ConvexSet | None) -> None:

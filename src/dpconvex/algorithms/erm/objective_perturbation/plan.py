@@ -37,9 +37,8 @@ from dpconvex.algorithms.assumptions import USER_LOSS
 from dpconvex.algorithms.predicted_error import reach_quantile, simulations
 from dpconvex.mechanisms import GaussianObjectiveNoise, NormNoiseMechanism, ObjectiveNoise, Planned
 from dpconvex.privacy import Assumption, Ledger, Neighboring, PrivacyParams
-from dpconvex.problems import LinearModelProblem, UserGroups
+from dpconvex.problems import LinearModelProblem, Records, UserGroups
 from dpconvex.problems.data.domain import is_centered
-from dpconvex.problems.data.records import Records
 from dpconvex.problems.data.users import distinct_within
 from dpconvex.problems.linear.expected_risk import evenness
 from dpconvex.randomness import BitSource

@@ -249,8 +249,7 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) 
     reach = _rounding.sum_up((_rounding.ratio_up(2.0, problem.n), 2.0**-50))
     share = _rounding.product_down(TUNING.center_share, privacy.epsilon)
     first = NormNoiseMechanism(norm, Sensitivity(reach, norm.name, CENTER_LEMMA, unit=privacy.unit), share)
-    spent = _rounding.sum_up((first.epsilon, second.epsilon))
-    rest = privacy.less(spent)
+    rest = privacy.less(_rounding.sum_up((first.epsilon, second.epsilon)))
     width, noise = float(np.linalg.norm(widths)), first.scale * math.sqrt(float(norm.coordinate_variances[0]))
     length = min(math.hypot(typical_length(problem.domain), TUNING.long * noise * width), width)
     then = planner(centered(problem, length), rest)[0]
@@ -263,8 +262,7 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) 
 def centered(problem: LinearModelProblem, length: float) -> LinearModelProblem:
     """Return the problem over moved records, whose numeric columns come first and have at most this length."""
     domain = problem.domain
-    widths = numeric_half_widths(domain)
-    p = len(widths)
+    p = len(numeric_half_widths(domain))
     numeric = Block(p, "linf" if p <= TUNING.few else "l2", length, "recentered", "centered")
     others = tuple(block for block in domain.blocks if block.norm != "linf")
     constant = domain.intercept if others else min(domain.intercept, length)

@@ -72,8 +72,7 @@ class ConstantPlan(TwoStagePlan):
             if task == "classification":
                 own = "users" if self.problem.grouped else task
                 task = "more classes" if self.problem.loss.n_outputs > 1 else own
-            share = REMAINS[task]
-            expected = given.expected + share * min(usual.trivial, lost)
+            expected = given.expected + REMAINS[task] * min(usual.trivial, lost)
         bound = given.bound + (trivial if known else 0.0)
         source = f"{given.source}, among constants" + ("" if known else "; an estimate")
         return replace(given, bound=bound, trivial=trivial, expected=expected, source=source, proved=known)

@@ -84,8 +84,7 @@ class TypicalUserPlan(TwoStagePlan):
     def informed(self, typical: int) -> "TypicalUserPlan":
         """Return the plan for a released number of records of a typical user."""
         problem = replace(self.problem, records_per_user=typical, factor=None)  # every plan chooses its own coordinates
-        then = self.planner(problem, self.then.privacy)[0]
-        return algorithms.continued(self, then=then, typical=typical)
+        return algorithms.continued(self, then=self.planner(problem, self.then.privacy)[0], typical=typical)
 
     def read_off(self, noisy: Floats) -> int:
         """Return the typical number for released counts (12,), which may be any numbers because of noise.

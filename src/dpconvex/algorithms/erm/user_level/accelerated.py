@@ -125,8 +125,7 @@ class AcceleratedPlan(LinearModelPlan):
         center = np.zeros(self.problem.dim)
         for i, phase in enumerate(self.phases):
             batching = phase.batching
-            slots = order[batching.first : batching.first + batching.users]
-            batches = gradients.batches(batching, slots)
+            batches = gradients.batches(batching, order[batching.first : batching.first + batching.users])
             means = [phase.guard.start(source, ledger, self.block(i, j)) for j in range(batching.batches)]
             turn = iter(range(phase.descent.steps))
 
