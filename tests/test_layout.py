@@ -331,6 +331,15 @@ def test_every_function_is_annotated() -> None:
     assert not bare
 
 
+def test_final_classes_have_no_subclass() -> None:
+    """pyright sees `final`, and not what `final_dataclass` makes final."""
+    names = [".".join(path.relative_to(ROOT / "src").with_suffix("").parts) for path in SOURCES]
+    modules = [importlib.import_module(name) for name in names if not name.endswith(("__init__", "__main__"))]
+    classes = {kind for module in modules for kind in vars(module).values() if isinstance(kind, type)}
+    assert sum("__final__" in vars(kind) for kind in classes) > 300
+    assert not [kind for kind in classes if any("__final__" in vars(base) for base in kind.__mro__[1:])]
+
+
 UNIX_ONLY = {"fcntl", "grp", "pty", "pwd", "resource", "syslog", "termios", "tty"}
 
 

@@ -1407,8 +1407,8 @@ MUTANTS = (
     Mutant(
         "evaluation: the second table of counts is free",
         "algorithms/queries/evaluation.py",
-        "value = self._widened(2.0 * len(self.shapes))",
-        "value = self._widened(2.0)",
+        "self._widened(2.0 * len(self.shapes))",
+        "self._widened(2.0)",
         "private_evaluation/classes",
         ("tests/unit/algorithms/queries/test_evaluation.py::test_no_unit_moves_the_sums_by_more_than_the_sensitivity",),
     ),

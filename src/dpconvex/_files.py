@@ -9,10 +9,11 @@ import secrets
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 from dpconvex.errors import InvalidParameterError
 
+AnyPath: TypeAlias = str | os.PathLike[str]
 MOST_BYTES = 2**24  # largest size of a text file that is read
 
 
@@ -28,7 +29,7 @@ def once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-def read_text(path: str | os.PathLike[str]) -> str:
+def read_text(path: AnyPath) -> str:
     """Return the text of a regular file of at most `MOST_BYTES`; other encodings than UTF-8 raise `UnicodeDecodeError`.
 
     A missing, unreadable, irregular or too long file raises an `OSError`, whose ``strerror`` says what is wrong.
@@ -47,7 +48,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
 
 
 def write_atomically(
-    path: str | os.PathLike[str], content: str | bytes | Callable[[IO[bytes]], object],
+    path: AnyPath, content: str | bytes | Callable[[IO[bytes]], object],
     *, mode: int = 0o666, new: bool = False,
 ) -> None:  # fmt: skip
     """Write a file so that readers see the old file or the new one, never a part.
@@ -79,6 +80,6 @@ def write_atomically(
         partial.unlink(missing_ok=True)
 
 
-def _unwritable(path: str | os.PathLike[str], error: OSError) -> InvalidParameterError:
+def _unwritable(path: AnyPath, error: OSError) -> InvalidParameterError:
     requirement = f"must be a file that can be written ({error.strerror})"
     return InvalidParameterError("path", os.fspath(path), requirement, "Choose a writable folder that exists")

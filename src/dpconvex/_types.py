@@ -1,15 +1,21 @@
 """What all packages share: array types (docstrings give shapes), how solvers end, helpers for properties and fields."""
 
 from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar, dataclass_transform, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+T = TypeVar("T")
 Floats: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.int64]
+Positions: TypeAlias = NDArray[np.intp]
+BoolArray: TypeAlias = NDArray[np.bool_]
 Array: TypeAlias = NDArray[Any]
 REQUIRED: Any = property(abstractmethod(lambda _: None))
 """Value of the attributes of an abstract class that its subclasses must define: without them no object can be made."""
@@ -31,6 +37,20 @@ class Status(StrEnum):
     CERTIFIED = "certified"
     STEP_LIMIT = "step_limit"
     STALLED = "stalled"
+
+
+@overload
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def final_dataclass(kind: type[T], /) -> type[T]: ...
+
+
+@overload
+def final_dataclass(*, eq: bool) -> Callable[[type[T]], type[T]]: ...
+
+
+def final_dataclass(kind: Any = None, /, **options: Any) -> Any:
+    """Make a class `final` and a frozen dataclass, with further options of `dataclass`: a value without subclasses."""
+    return partial(final_dataclass, **options) if kind is None else final(dataclass(frozen=True, **options)(kind))
 
 
 def attributes(whole: Any, *names: str) -> dict[str, Any]:

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import final
 
 from dpconvex._files import read_text
+from dpconvex._types import final_dataclass
 from dpconvex.data import write_atomically
 from dpconvex.errors import InvalidParameterError
 from dpconvex_experiments.audit import ERROR, Target, audit
@@ -18,8 +18,7 @@ REFUSED = "no plan"  #: A cell has this as its attack if the library itself refu
 _CELLS = 2000  #: More than a grid has. A sampled bound is wrong with probability at most `ERROR / _CELLS`.
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Settings:
     """The settings that all cells share; a file of results with other settings is not continued."""
 
@@ -31,8 +30,7 @@ class Settings:
     seed: int  #: seed of random neighbors and of replayed noise
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Cell:
     """One audit of a grid."""
 

@@ -37,14 +37,14 @@ Assumptions
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache, partial
-from typing import Any, ClassVar, cast, final
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from dpconvex import _rounding, algorithms
-from dpconvex._types import Array, Floats, forwarded
+from dpconvex._types import Array, Floats, final_dataclass, forwarded
 from dpconvex.algorithms.erm import objective_perturbation
 from dpconvex.algorithms.erm.objective_perturbation.plan import MINIMIZER, ObjectivePerturbationPlan
 from dpconvex.algorithms.erm.objective_perturbation.planner import GAUSSIANS, check_noise, coordinates, gaussian
@@ -71,8 +71,7 @@ USERS = "a replaced user moves each block by at most twice its half-width (docs,
 MOST_COLUMNS = 40  #: Largest number of columns: with more, noise in their products leaves hardly any finite interval.
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Tuning:
     """Shares of a budget, and the assumed table for which they are chosen: ``benchmarks/intervals.py``."""
 
@@ -91,8 +90,7 @@ class Tuning:
 TUNING = Tuning()
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class InferencePlan(TwoStagePlan):
     """Objective perturbation, `then`, and a release for intervals, whose values a run stores in `noisy`."""
 

@@ -9,12 +9,13 @@ public facts: nothing else is built, and no code is stored.
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, fields, is_dataclass, replace
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar, cast, final
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
 
+from dpconvex._types import final_dataclass
 from dpconvex.errors import CertificateError
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import PrivacyParams
@@ -55,8 +56,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Recipe:
     """The instructions to make one plan."""
 

@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar, final
 
 from dpconvex import _validate
 from dpconvex._html import table
+from dpconvex._types import final_dataclass
 from dpconvex._validate import LARGEST, SMALLEST
 from dpconvex.algorithms import Plan, stored, within_floats
 from dpconvex.errors import InvalidParameterError
@@ -60,8 +61,7 @@ def needs_records(name: str) -> InvalidParameterError:
     return InvalidParameterError("algorithm", name, what, SUMS_REMEDY)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Method:
     """One method for one kind of problem."""
 

@@ -83,13 +83,9 @@ def fit(
     table: Annotated[
         Path, typer.Argument(help="CSV or Parquet file with the private records; a folder or pattern of such files.")
     ],
-    schema: _options.SchemaFile,
-    epsilon: _options.Epsilon,
-    target: _options.Target = None,
+    schema: _options.SchemaFile, epsilon: _options.Epsilon, target: _options.Target = None,
     out: Annotated[Path, typer.Option(help="Folder for model, certificate and report.")] = Path("model"),
-    user_column: _options.UserColumn = None,
-    rows: _options.Declared = None,
-    test: _options.Test = None,
+    user_column: _options.UserColumn = None, rows: _options.Declared = None, test: _options.Test = None,
     holdout: Annotated[
         float | None, typer.Option(help="Share of the records to hold out, at random and in secret, for --evaluate.")
     ] = None,
@@ -97,16 +93,10 @@ def fit(
         float | None,
         typer.Option(help="Epsilon of a private evaluation on the --holdout part; the larger epsilon is charged."),
     ] = None,
-    seed: _options.Seed = None,
-    budget: _options.Budget = None,
-    purpose: _options.Purpose = "",
-    engine: _options.Engine = None,
-    address: _options.Address = None,
-    memory: _options.Memory = None,
-    force: _options.Force = False,
-    as_json: _options.Json = False,
-    **options: Any,
-) -> None:
+    seed: _options.Seed = None, budget: _options.Budget = None, purpose: _options.Purpose = "",
+    engine: _options.Engine = None, address: _options.Address = None, memory: _options.Memory = None,
+    force: _options.Force = False, as_json: _options.Json = False, **options: Any,
+) -> None:  # fmt: skip
     """Fit a private linear model, and write model.skops, certificate.json and report.html.
 
     The folder appears whole or not at all. --force replaces an existing model folder. Ranges that the fit found, where
@@ -227,10 +217,8 @@ def predict(
     output: Annotated[Path | None, typer.Option(help="CSV file to write. Default: stdout.")] = None,
     keep: Annotated[str | None, typer.Option("--id", help="Column to keep before the predictions.")] = None,
     check: Annotated[bool, typer.Option("--check", help="Say on stderr which columns can hardly be read.")] = False,
-    engine: _options.Engine = None,
-    address: _options.Address = None,
-    memory: _options.Memory = None,
-) -> None:
+    engine: _options.Engine = None, address: _options.Address = None, memory: _options.Memory = None,
+) -> None:  # fmt: skip
     """Write one predicted label or number a row, as CSV."""
     from dpconvex.data import write_atomically
     from dpconvex.estimators.persistence import load_model

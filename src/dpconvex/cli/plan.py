@@ -338,27 +338,18 @@ def plan_rows(plans: Sequence[LinearModelPlan]) -> list[dict[str, Any]]:
     """Return JSON-ready facts of plans; the first is the chosen one."""
     import numpy as np
 
-    return [
-        {
-            "chosen": k == 0,
-            "algorithm": plan.algorithm,
-            "constants": plan.constants,
-            "noise": plan.noise_name,
+    def facts(plan: LinearModelPlan, chosen: bool) -> dict[str, Any]:
+        deviation, error = plan.coefficient_deviation, plan.predicted_error
+        return {
+            "chosen": chosen, "algorithm": plan.algorithm, "constants": plan.constants, "noise": plan.noise_name,
             "l2": plan.l2,
             "typical_coefficient_sd": None if deviation is None else float(np.median(deviation)),
-            "expected_excess_loss": plan.predicted_error.expected,
-            "excess_loss_bound": plan.predicted_error.bound,
-            "bound_is_proved": plan.predicted_error.proved,
-            "printed_bound": plan.predicted_error.printed,
-            "trivial_loss": plan.predicted_error.trivial,
-            "vacuous": plan.predicted_error.vacuous,
-            "yardstick": plan.yardstick,
-            "hopeless": plan.hopeless,
-            "source": plan.predicted_error.source,
-        }
-        for k, plan in enumerate(plans)
-        for deviation in (plan.coefficient_deviation,)
-    ]
+            "expected_excess_loss": error.expected, "excess_loss_bound": error.bound,
+            "bound_is_proved": error.proved, "printed_bound": error.printed, "trivial_loss": error.trivial,
+            "vacuous": error.vacuous, "yardstick": plan.yardstick, "hopeless": plan.hopeless, "source": error.source,
+        }  # fmt: skip
+
+    return [facts(plan, k == 0) for k, plan in enumerate(plans)]
 
 
 def plan_facts(plan: Plan, **own: Any) -> dict[str, Any]:
@@ -402,9 +393,7 @@ def print_plans(plans: Sequence[LinearModelPlan]) -> None:
     cells = []
     for plan, row in zip(plans, rows, strict=True):
         wanted = ("expected_excess_loss", "excess_loss_bound", *["printed_bound"] * paper)
-        told = [
-            ("none" if name == "printed_bound" else "") if row[name] is None else number(row[name]) for name in wanted
-        ]
+        told = [("none" if key == "printed_bound" else "") if row[key] is None else number(row[key]) for key in wanted]
         cells.append(("*" if row["chosen"] else "", plan.algorithm, plan.noise_name, *told, plan.note))
     print_table(
         f"Plans for {problem.n:,} {privacy.unit}s, {problem.dim} parameters, {budget_words(privacy)}{varied}",

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 @_output.one_line_errors
 def synthesize(
-    schema: _options.SchemaFile,
-    epsilon: _options.Epsilon,
-    table: _options.PrivateTable = None,
+    schema: _options.SchemaFile, epsilon: _options.Epsilon, table: _options.PrivateTable = None,
     column: Annotated[
         list[str] | None, typer.Option(help="Column to use; repeat it. Default: the schema's features and target.")
     ] = None,
@@ -39,25 +37,17 @@ def synthesize(
         str, typer.Option(help="declared: those of the schema. private: of all numbers, found from the data.")
     ] = "declared",
     impossible: Annotated[list[str] | None, typer.Option(help="No row has both: sex=Male,relationship=Wife.")] = None,
-    delta: _options.SmallDelta = 1e-6,
-    algorithm: _options.Listed = "auto",
+    delta: _options.SmallDelta = 1e-6, algorithm: _options.Listed = "auto",
     constants: Annotated[str, _options.constants("saddle_point")] = "calibrated",
     size: Annotated[
         int | None, typer.Option(help="Number of synthetic records. Default: that of the private ones, or --rows.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for table, certificate and report.")] = Path("synthetic"),
-    user_column: _options.UserColumn = None,
-    rows: _options.Rows = None,
-    users: _options.Users = None,
-    neighbors: _options.Neighbors = "replace_one",
-    seed: _options.Seed = None,
-    budget: _options.Budget = None,
-    engine: _options.Engine = None,
-    address: _options.Address = None,
-    memory: _options.Memory = None,
-    force: _options.ForceOwn = False,
-    as_json: _options.Json = False,
-) -> None:
+    user_column: _options.UserColumn = None, rows: _options.Rows = None, users: _options.Users = None,
+    neighbors: _options.Neighbors = "replace_one", seed: _options.Seed = None, budget: _options.Budget = None,
+    engine: _options.Engine = None, address: _options.Address = None, memory: _options.Memory = None,
+    force: _options.ForceOwn = False, as_json: _options.Json = False,
+) -> None:  # fmt: skip
     """Release synthetic records whose marginal tables are near those of a private table.
 
     With --rows, or --users where a column says whose row it is, instead of a file: show the plans; no data are read.

@@ -6,14 +6,13 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, cast, final
+from typing import Any, cast
 
 import numpy as np
 
 from dpconvex import _validate
 from dpconvex._arrow import pa
-from dpconvex._types import Array
+from dpconvex._types import Array, final_dataclass
 from dpconvex.data.frames import Series, codes, numbers
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.data.ranges import DEPTH, NumberRange, grid, multiples
@@ -39,8 +38,7 @@ class CellColumn(ABC):
         """Return cells (n,) with these values; numbers are drawn inside their bins."""
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class CategoryCells(CellColumn):
     """A categorical column: its categories, then the level `other`; where that is empty, other values are the first."""
 
@@ -61,8 +59,7 @@ class CategoryCells(CellColumn):
         return pa.array(self.categories, pa.string()).take(pa.array(positions, mask=unlisted))
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class NumberCells(CellColumn):
     """A numeric column in bins ``[e_0, e_1), [e_1, e_2) .. [e_k-1, e_k]``.
 
@@ -133,8 +130,7 @@ class NumberCells(CellColumn):
         return pa.array(drawn, mask=positions >= len(self.edges) - 1)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class OpenCells(CellColumn):
     """A numeric column whose bins a release finds: their number is public, and a cell is the number itself."""
 

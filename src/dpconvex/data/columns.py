@@ -5,12 +5,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal, final
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import REQUIRED, Array, Floats, set_fields
+from dpconvex._types import REQUIRED, Array, Floats, final_dataclass, set_fields
 from dpconvex.data import formulas, frames
 from dpconvex.data.cells import MISSING, CategoryCells, CellColumn, NumberBins, OpenCells
 from dpconvex.errors import InvalidParameterError
@@ -191,8 +191,7 @@ class NumberColumn(AbstractColumn):
         """Write the numbers' own feature."""
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class NumericColumn(NumberColumn):
     """A numeric column with a public range, encoded as one feature in [-1/2, 1/2].
 
@@ -314,8 +313,7 @@ class NumericColumn(NumberColumn):
         return OpenCells.of(self.name, self.range, bins, bool(self.indicator), 1.0 if self.at else self.step)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class CategoricalColumn(AbstractColumn):
     """A column with a public list of categories.
 

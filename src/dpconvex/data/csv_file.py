@@ -20,12 +20,12 @@ import zlib
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
-from os import PathLike
 from typing import Any, BinaryIO, TextIO
 
 import numpy as np
 
 from dpconvex._arrow import pa
+from dpconvex._files import AnyPath
 from dpconvex._types import Array
 from dpconvex.errors import InvalidDataError
 
@@ -36,9 +36,7 @@ _HEAD = 2**16  # bytes in which the first line ends, but for very long ones
 _CELLS, _ROWS = 2**16, 64  # cells located at a time, which fit a cache, but at least this number of rows
 
 
-def csv_columns(
-    path: str | PathLike[str], names: tuple[str, ...], line_breaks: bool = True
-) -> dict[str, pa.ChunkedArray]:
+def csv_columns(path: AnyPath, names: tuple[str, ...], line_breaks: bool = True) -> dict[str, pa.ChunkedArray]:
     """Return columns of a CSV file as text that may be no valid Unicode, ``large_string`` (n,) each."""
     from dpconvex.data._csv_loops import gather, locate
 
@@ -61,7 +59,7 @@ def csv_columns(
     return {name: pa.chunked_array(chunk) for name, chunk in zip(names, chunks, strict=True)}
 
 
-def packed(path: str | PathLike[str]) -> bool:
+def packed(path: AnyPath) -> bool:
     """Return whether a file is compressed, by its name."""
     return str(path).lower().endswith(".gz")
 
@@ -71,7 +69,7 @@ def _standard_input(stream: TextIO) -> bytes:
     return stream.buffer.read(MOST_BYTES)
 
 
-def _open(path: str | PathLike[str]) -> BinaryIO:
+def _open(path: AnyPath) -> BinaryIO:
     """Open a file; if its first line ends in a carriage return alone, as old spreadsheets write, with line feeds."""
     unpacked: Any = gzip.open if packed(path) else open
     file: Any = io.BytesIO(_standard_input(sys.stdin)) if str(path) == "-" else unpacked(path, "rb")
@@ -83,7 +81,7 @@ def _open(path: str | PathLike[str]) -> BinaryIO:
         return io.BytesIO(file.read(MOST_BYTES + 1).replace(b"\r", b"\n"))
 
 
-def _bytes(path: str | PathLike[str]) -> Array:
+def _bytes(path: AnyPath) -> Array:
     try:
         with _open(path) as file:
             if isinstance(file, io.BufferedReader):
@@ -96,7 +94,7 @@ def _bytes(path: str | PathLike[str]) -> Array:
     return np.frombuffer(found, np.uint8)
 
 
-def csv_header(path: str | PathLike[str], line_breaks: bool = True) -> tuple[list[str], int, str]:
+def csv_header(path: AnyPath, line_breaks: bool = True) -> tuple[list[str], int, str]:
     """Return names of columns, the number of bytes until the first record, and the separator. Reads no record.
 
     Without `line_breaks` the first line is the header, whatever its quotes; else names may hold line breaks.

@@ -10,14 +10,13 @@ import math
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
 from dpconvex._arrow import pa, pc
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, final_dataclass
 from dpconvex.data.frames import Series, dates_or_texts, numbers, taken
 from dpconvex.errors import InvalidParameterError
 
@@ -120,8 +119,7 @@ _LONGEST = 500  # largest number of characters of a formula
 Value = Callable[[Mapping[str, Any]], Any]  #: Returns an expression's values (n,) from the columns, by name
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Formula:
     """A formula for a number of each record: ``weight / (height / 100) ** 2``, ``days("left") - days("came")``."""
 

@@ -13,10 +13,9 @@ import narwhals as nw
 import numpy as np
 from narwhals.exceptions import DuplicateError
 from narwhals.typing import IntoDataFrame
-from numpy.typing import NDArray
 
 from dpconvex._arrow import pa, pc, without_views
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, IntArray
 from dpconvex.errors import InvalidDataError, SchemaError
 
 Frame = nw.DataFrame[Any]
@@ -99,7 +98,7 @@ def number_table(table: IntoDataFrame, names: Sequence[str]) -> pa.Table:
     return pa.table({name: numbers(frame.get_column(name), texts=True) for name in names})
 
 
-def codes(series: Series, categories: Sequence[str], closed: bool = False) -> NDArray[np.int64]:
+def codes(series: Series, categories: Sequence[str], closed: bool = False) -> IntArray:
     """Return the position of each cell's category, (n,); -1 for missing values and values not listed.
 
     With `closed` the column's type must agree with the list (`refuse_impossible`): for columns whose unlisted values
@@ -158,12 +157,12 @@ def number_series(values: Floats) -> Series:
     return nw.new_series("", values, backend="pyarrow")
 
 
-def label_codes(series: Series) -> NDArray[np.int64]:
+def label_codes(series: Series) -> IntArray:
     """Return a number for each cell's label, (n,), the same for equal labels; -1 for missing cells and empty texts."""
     return _label_codes(series)[1]
 
 
-def distinct_labels(series: Series) -> tuple[list[Any], NDArray[np.int64]]:
+def distinct_labels(series: Series) -> tuple[list[Any], IntArray]:
     """Return the labels that occur, with texts as bytes and times as integers, and positions as `label_codes` does."""
     found, codes = _label_codes(series)
     if found is not None and (pa.types.is_string(found.type) or pa.types.is_large_string(found.type)):
@@ -173,7 +172,7 @@ def distinct_labels(series: Series) -> tuple[list[Any], NDArray[np.int64]]:
     return [] if found is None else found.to_pylist(), codes
 
 
-def _label_codes(series: Series) -> tuple[Any, NDArray[np.int64]]:
+def _label_codes(series: Series) -> tuple[Any, IntArray]:
     """Return the labels that occur as an arrow array (None: no cells), and the position of each cell's label, (n,)."""
     # Labels never become numbers or texts of fixed width, or one cell would change how others are read.
     values, positions = _split(_arrow(series))
@@ -333,7 +332,7 @@ def with_nan(values: Any) -> Floats:
     return np.asarray(values.fill_null(np.nan) if values.null_count else values, dtype=np.float64)
 
 
-def _nearest_equal(values: Floats, listed: Floats) -> NDArray[np.int64]:
+def _nearest_equal(values: Floats, listed: Floats) -> IntArray:
     """Return each value's first position in `listed`, -1 where there is none. NaN equals nothing."""
     order = np.argsort(listed, kind="stable")
     places = np.minimum(np.searchsorted(listed[order], values), len(listed) - 1)

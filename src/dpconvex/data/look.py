@@ -1,13 +1,11 @@
 """A local look at what a schema makes of a table, before a budget is spent. Everything here reveals private facts."""
 
 import difflib
-from dataclasses import dataclass
-from typing import final
 
 import numpy as np
 from narwhals.typing import IntoDataFrame
 
-from dpconvex._types import Floats
+from dpconvex._types import Floats, final_dataclass
 from dpconvex.data.columns import OTHER, AbstractColumn, Described
 from dpconvex.data.draft import distinct, span
 from dpconvex.data.frames import Frame, codes, distinct_values, is_float, label_codes, numbers, open_table, with_nan
@@ -17,8 +15,7 @@ from dpconvex.problems import NumberRange
 MANY = 20  #: A look mentions persons with more rows than this, and shows this number of spellings of a column at most.
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class ColumnLook:
     """The effect of a schema on one column: shares of all rows, between 0 and 1."""
 
@@ -32,8 +29,7 @@ class ColumnLook:
     spellings: dict[str, str]  #: unlisted values, each with the listed one that it resembles, or ""
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class TableLook:
     """The effect of a schema on a table. Not private: for the eyes of the data's owner."""
 

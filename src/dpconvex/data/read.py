@@ -9,14 +9,14 @@ import glob
 import os
 import stat
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from importlib.resources import as_file, files
-from os import PathLike
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 from dpconvex import _validate
 from dpconvex._arrow import pa, pc, pq, same_types
+from dpconvex._files import AnyPath
+from dpconvex._types import final_dataclass
 from dpconvex.data.csv_file import MOST_BYTES, csv_columns, csv_header
 from dpconvex.data.draft import MOSTLY
 from dpconvex.data.frames import duplicates, numbers, open_table, parse_numbers, require_columns
@@ -31,7 +31,7 @@ MOST_RATIO = 1000
 """A Parquet file may declare `MOST_BYTES` of cells or this multiple of its own size, whichever is larger."""
 
 
-def read_table(path: str | PathLike[str], schema: Schema | None = None, *, features_only: bool = False) -> pa.Table:
+def read_table(path: AnyPath, schema: Schema | None = None, *, features_only: bool = False) -> pa.Table:
     """Read a ``.csv`` file (UTF-8, with a header) or a ``.parquet`` file.
 
     Cells of a CSV file are separated by what its header has most of: commas, semicolons, tabs or bars. Where that is
@@ -72,7 +72,7 @@ def read_table(path: str | PathLike[str], schema: Schema | None = None, *, featu
         raise InvalidDataError(f"{path}: {what}. Read them with a schema, or convert them") from None
 
 
-def open_files(path: str | PathLike[str], schema: Schema) -> Any:
+def open_files(path: AnyPath, schema: Schema) -> Any:
     """Open tables that are larger than memory, for the `fit` of an estimator with this schema. Reads no record.
 
     The path is a folder (partitioned or not), a pattern such as ``visits/*.parquet``, one file, or an address that
@@ -98,8 +98,7 @@ def open_files(path: str | PathLike[str], schema: Schema) -> Any:
         raise InvalidDataError(f"{where}: cannot be opened. Check the path, and that the files are whole") from None
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class CsvFiles(OrderedStream):
     """CSV files of one schema, read one after the other whenever they are asked for."""
 
@@ -114,7 +113,7 @@ class CsvFiles(OrderedStream):
         return pa.RecordBatchReader.from_batches(kinds, batches).__arrow_c_stream__(requested_schema)
 
 
-def check_table(path: str | PathLike[str], schema: Schema | None = None) -> None:
+def check_table(path: AnyPath, schema: Schema | None = None) -> None:
     """Raise what reading files by a schema would raise about their names, headers and types. Reads no record."""
     places = _files(path)
     if schema is not None and (len(places) > 1 or any(map(os.path.isdir, places))):
@@ -140,13 +139,13 @@ def _check_types(types: pa.Schema, schema: Schema) -> None:
         schema.user_labels(empty)
 
 
-def read_header(path: str | PathLike[str], line_breaks: bool = True) -> list[str]:
+def read_header(path: AnyPath, line_breaks: bool = True) -> list[str]:
     """Return the names of a file's columns. Reads no record, and raises as `read_table` does."""
     first = _files(path)[0]
     return list(_parquet_schema(first).names) if _parquet(first) else csv_header(first, line_breaks)[0]
 
 
-def require_numbers(path: str | PathLike[str], names: Iterable[str], remedy: str) -> None:
+def require_numbers(path: AnyPath, names: Iterable[str], remedy: str) -> None:
     """Raise `InvalidDataError` where a file says that one of these columns holds no numbers. Reads no record."""
     first = _files(path)[0]
     if not _parquet(first):
@@ -159,7 +158,7 @@ def require_numbers(path: str | PathLike[str], names: Iterable[str], remedy: str
             raise InvalidDataError(f"{first}: the column {name!r} holds no numbers. {remedy}") from None
 
 
-def _files(path: str | PathLike[str]) -> list[Any]:
+def _files(path: AnyPath) -> list[Any]:
     """Return the files that a path names: itself, or the files that match a pattern, in the order of their names."""
     where = os.fspath(path)
     if not any(sign in where for sign in "*?[") or os.path.exists(where):
@@ -170,12 +169,12 @@ def _files(path: str | PathLike[str]) -> list[Any]:
     return found
 
 
-def _kind(path: str | PathLike[str]) -> str | None:
+def _kind(path: AnyPath) -> str | None:
     """Return the known file extension of a name."""
     return next((kind for kind in _ENDS if str(path).lower().endswith(kind)), None)
 
 
-def _parquet(path: str | PathLike[str]) -> bool:
+def _parquet(path: AnyPath) -> bool:
     """Return whether a file is Parquet or CSV, by its name; raise unless it can be opened."""
     if str(path) == "-":
         return False
@@ -194,7 +193,7 @@ def _parquet(path: str | PathLike[str]) -> bool:
     raise InvalidDataError(f"{path}: must be a regular file, and is a pipe or a device. Write the table to a file")
 
 
-def _read_csv(path: str | PathLike[str], names: tuple[str, ...] | None, schema: Schema | None) -> pa.Table:
+def _read_csv(path: AnyPath, names: tuple[str, ...] | None, schema: Schema | None) -> pa.Table:
     numeric, line_breaks = (None, True) if schema is None else (schema.numeric_names, schema.line_breaks)
     header, _, comma = csv_header(path, line_breaks)
     columns: dict[str, Any] = dict(csv_columns(path, _checked_names(path, header, names), line_breaks))
@@ -234,7 +233,7 @@ def _with_points(cells: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.replace_substring_regex(cells, "^([^.,]*),([^.,]*)$", "\\1.\\2")
 
 
-def _read_parquet(path: str | PathLike[str], names: tuple[str, ...] | None) -> pa.Table:
+def _read_parquet(path: AnyPath, names: tuple[str, ...] | None) -> pa.Table:
     try:
         with pq.ParquetFile(path) as file:
             names = _checked_names(path, file.schema_arrow.names, names)
@@ -287,14 +286,14 @@ def _declared(metadata: pq.FileMetaData, kinds: Mapping[str, pa.DataType]) -> tu
     return size, sorted(levels)
 
 
-def _parquet_schema(path: str | PathLike[str]) -> pa.Schema:
+def _parquet_schema(path: AnyPath) -> pa.Schema:
     try:
         return pq.read_schema(path)
     except (pa.ArrowException, OSError, UnicodeDecodeError):
         raise InvalidDataError(f"{path}: could not be parsed as Parquet. Write the file anew") from None
 
 
-def _checked_names(path: str | PathLike[str], header: list[str], names: tuple[str, ...] | None) -> tuple[str, ...]:
+def _checked_names(path: AnyPath, header: list[str], names: tuple[str, ...] | None) -> tuple[str, ...]:
     wanted = tuple(header) if names is None else names
     require_columns(header, wanted, str(path))
     repeated = [name for name in duplicates(header) if name in wanted]

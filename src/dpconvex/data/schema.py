@@ -1,16 +1,16 @@
 """The public description of a table: which columns are features, inside which bounds, and what is predicted."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
-from os import PathLike
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from narwhals.typing import IntoDataFrame
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats
+from dpconvex._files import AnyPath
+from dpconvex._types import Array, Floats, final_dataclass
 from dpconvex.data.columns import AbstractColumn, Described, nonempty
 from dpconvex.data.frames import duplicates, label_codes, numbers, open_table
 from dpconvex.data.schema_toml import format_schema, parse_schema, parse_toml, read_schema_text
@@ -23,8 +23,7 @@ _TILE, _LEAST_ROWS = 2**17, 256
 """Number of floats encoded at a time, column by column, so that they stay in the cache; least rows of wide tables."""
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Schema:
     """Public facts about a table, and the encoding that puts every record inside them.
 
@@ -154,7 +153,7 @@ class Schema:
                     raise InvalidParameterError("name", name, what, "Make a column of its own of one of them")
 
     @classmethod
-    def from_toml(cls, path: str | PathLike[str]) -> "Schema":
+    def from_toml(cls, path: AnyPath) -> "Schema":
         """Read a schema file; `SchemaError` names the file, the table and the key."""
         return cls.from_toml_text(read_schema_text(path), str(path))
 

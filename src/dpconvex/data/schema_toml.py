@@ -4,10 +4,9 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping
-from os import PathLike
 from typing import Any, TypeVar
 
-from dpconvex._files import read_text
+from dpconvex._files import AnyPath, read_text
 from dpconvex.data.columns import DATE_PARTS, AbstractColumn, CategoricalColumn, NumericColumn
 from dpconvex.data.targets import PRIVATE, AbstractTarget, ClassTarget, NumericTarget, UnrangedColumn, UnrangedTarget
 from dpconvex.errors import InvalidParameterError, SchemaError
@@ -27,7 +26,7 @@ _SIGNS = re.compile(r"[=\[\],{}\n\r]")
 T = TypeVar("T")
 
 
-def read_schema_text(path: str | PathLike[str]) -> str:
+def read_schema_text(path: AnyPath) -> str:
     """Text of the schema file at `path`, or `SchemaError`."""
     try:
         return read_text(path)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import final
+from dataclasses import replace
 
 import numpy as np
 from narwhals.typing import IntoDataFrame
 
 from dpconvex import _validate
 from dpconvex._arrow import pa
-from dpconvex._types import Array
+from dpconvex._types import Array, final_dataclass
 from dpconvex.data.cells import AUTO, DEFAULT_BINS, PRIVATE, CategoryCells, CellColumn, NumberBins, OpenCells
 from dpconvex.data.columns import Described
 from dpconvex.data.formulas import written_dates, written_hours
@@ -24,8 +23,7 @@ Bins = int | str | Mapping[str, NumberBins]
 ``"private"``, which means 16 bins found by a release."""
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class TableCells:
     """A finite public domain for the rows of a table: the values of every column.
 

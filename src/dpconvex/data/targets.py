@@ -5,13 +5,13 @@ A private fit finds such a range, and pays for it (docs, Private ranges).
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, asdict, dataclass, field, fields, replace
-from typing import Any, ClassVar, Literal, final
+from dataclasses import KW_ONLY, asdict, field, fields, replace
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import REQUIRED, Array, Floats, forwarded, set_fields
+from dpconvex._types import REQUIRED, Array, Floats, final_dataclass, forwarded, set_fields
 from dpconvex.data.cells import PRIVATE, CategoryCells, CellColumn, NumberBins, OpenCells
 from dpconvex.data.columns import Described, NumberColumn, NumericColumn, checked_aliases, texts
 from dpconvex.data.frames import Series, codes, numbers, refuse_impossible, renamed
@@ -31,8 +31,7 @@ class AbstractTarget(Described):
         """The column as an array of shape (n,) inside the public values."""
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class ClassTarget(AbstractTarget):
     """A target with a public list of classes.
 
@@ -85,8 +84,7 @@ class ClassTarget(AbstractTarget):
         return CategoryCells(self.name, self.classes)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class NumericTarget(AbstractTarget):
     """A numeric target with a public range.
 
@@ -151,8 +149,7 @@ class Unranged(Described):
         return InvalidParameterError("range", PRIVATE, f"of {self.name!r} must be declared here", remedy)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class UnrangedColumn(Unranged, NumberColumn):
     """A numeric column whose range a fit finds, and pays for.
 
@@ -181,8 +178,7 @@ class UnrangedColumn(Unranged, NumberColumn):
         return NumericColumn(**asdict(found), **_shared(self, NumberColumn))
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class UnrangedTarget(Unranged, AbstractTarget):
     """A numeric target whose range a fit finds."""
 

@@ -46,6 +46,7 @@ MEANING = {
     "pseudo_huber": "minimizer of the pseudo-Huber loss of clipped targets",
 }
 """Description of the estimated quantity, by loss."""
+Reference = Mapping[str, str] | None  #: By column, the level that others are compared with.
 
 
 @dataclass(eq=False, repr=False)
@@ -118,9 +119,7 @@ class WithIntervals(PrivateLinearModel):
         """P-values of coefficients being 0, in the order of `summary`; never below 1 in 10,001."""
         return self.summary().found.p_value
 
-    def summary(
-        self, level: float = 0.95, *, joint: bool = False, reference: Mapping[str, str] | None = None
-    ) -> Summary:
+    def summary(self, level: float = 0.95, *, joint: bool = False, reference: Reference = None) -> Summary:
         """Return estimates, standard errors, tests and intervals, as statistics packages print them.
 
         Parameters
@@ -149,14 +148,12 @@ class WithIntervals(PrivateLinearModel):
         )
         return Summary(f"{type(self).__name__}: {meant}", names, found, level, notes)
 
-    def conf_int(
-        self, level: float = 0.95, joint: bool = False, *, reference: Mapping[str, str] | None = None
-    ) -> Floats:
+    def conf_int(self, level: float = 0.95, joint: bool = False, *, reference: Reference = None) -> Floats:
         """Return the ends (m, 2) of the intervals of `summary`, with its parameters; infinite if not known."""
         found = self.summary(level, joint=joint, reference=reference).found
         return np.column_stack([found.lower, found.upper])
 
-    def cov_params(self, *, reference: Mapping[str, str] | None = None) -> Floats:
+    def cov_params(self, *, reference: Reference = None) -> Floats:
         """Return the covariance of the estimates of `summary`, (m, m), with its `reference`; NaN where not known."""
         return self.output_scale**2 * self._known()[0].covariance(self._contrasts(reference)[1])
 
@@ -210,7 +207,7 @@ class WithIntervals(PrivateLinearModel):
         (intervals, plan), size = self._known(), self.output_scale
         return intervals.estimates(rows, level, joint, self._start(plan) / size * starts).scaled(size)
 
-    def _contrasts(self, reference: Mapping[str, str] | None) -> tuple[tuple[str, ...], Floats]:
+    def _contrasts(self, reference: Reference) -> tuple[tuple[str, ...], Floats]:
         """Return names of coefficients and their contrasts (m, d): the intercept, numbers, levels less a reference."""
         intervals, plan = self._known()
         d, given = plan.problem.domain.n_features, dict(reference or {})

@@ -7,13 +7,13 @@ itself. Blocks follow from public facts alone, never from cells or from column t
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cached_property
-from typing import Any, cast, final
+from typing import Any, cast
 
 import numpy as np
 
-from dpconvex._types import Array, Floats, forwarded
+from dpconvex._types import Array, Floats, final_dataclass, forwarded
 from dpconvex.algorithms.erm.two_stage.ranges import Cut
 from dpconvex.data import CategoricalColumn, NumericColumn, Schema
 from dpconvex.data.columns import MISSING, OTHER, AbstractColumn
@@ -28,8 +28,7 @@ SHARES = {"pair": 0.25, "categories": 0.5}
 """Prior variance of pairs and of three levels or more, over that of a number (`benchmarks/additive_guess.py`)."""
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class Shape:
     """What one column, or a pair, adds to the score of a record: a value at each vertex."""
 
@@ -54,8 +53,7 @@ class Shape:
         return [(None, None)] * len(self.vertices) if self.interval is None else self.interval.T.tolist()
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class ShapeColumn:
     """One block: its vertices, and the weights of each record on them."""
 
@@ -126,8 +124,7 @@ def pair_shape(first: ShapeColumn, second: ShapeColumn) -> ShapeColumn:
     return ShapeColumn(f"{first.name}:{second.name}", "pair", vertices, write, both, rule)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class ShapeMap(FeatureMap):
     """The map from tables or matrices to weights on the vertices of all blocks, by way of raw cells.
 
@@ -320,8 +317,7 @@ def _places(column: NumericColumn, values: Floats) -> Floats:
     return (column.range.transformed(values) - first) / (last - first)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class StraightLines(FeatureMap):
     """The map from raw cells to features of a linear model, whose coefficients become shapes of two knots."""
 

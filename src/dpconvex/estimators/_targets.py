@@ -6,15 +6,14 @@ would not. Guarantee and lemma: `dpconvex.losses.weighted`.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, cast, final
+from typing import Any, cast
 
 import narwhals as nw
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, final_dataclass
 from dpconvex.algorithms import stored
 from dpconvex.data import NumericTarget, Schema
 from dpconvex.data.frames import Series, codes, distinct_values, kind_of, numbers, texts_series, type_name
@@ -121,9 +120,8 @@ def number_array(y: Any) -> Array:
     return numbers(values)
 
 
-@final
 @stored
-@dataclass(frozen=True)
+@final_dataclass
 class TargetRange:
     """The public range of a numeric target, in its own unit: ``lower < upper``, at most 1e100 in size."""
 

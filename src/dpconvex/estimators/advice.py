@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any
 
 from sklearn.base import clone
 
 from dpconvex import _validate
 from dpconvex._html import panel
+from dpconvex._types import final_dataclass
 from dpconvex.algorithms.queries import evaluation
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
@@ -37,8 +38,7 @@ SCORED = {"accuracy": (1.0, 0.5), "rate": (1.0, 0.5), "auc": (1.5, 0.5), "log_lo
 Planner = Callable[["PrivateLinearModel"], "Sequence[LinearModelPlan]"]
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Forecast:
     """What a fit is expected to lose over the best model: a typical amount, with the range seen on public tables."""
 
@@ -50,8 +50,7 @@ class Forecast:
     algorithm: str  #: algorithm of the chosen plan
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Advice:
     """A range of epsilons, or of numbers of records, with which a goal is expected to be reached: a guess."""
 
@@ -262,9 +261,7 @@ def _inverted(wanted: str, goal: float | str, curve: list[Forecast], measure: st
     wished, judged = _checked(goal, measure, most), curve
     if isinstance(goal, str) and goal.endswith("%"):  # of what a constant is expected to lose at the same point
         names = ("low", "typical", "high", "constant")
-        judged = [
-            replace(each, **{name: getattr(each, name) * most / each.constant for name in names}) for each in curve
-        ]
+        judged = [replace(one, **{name: getattr(one, name) * most / one.constant for name in names}) for one in curve]
     low, typical, high = (_first(judged, wished, name) for name in ("low", "typical", "high"))
     return Advice(wanted, wished, low, typical, high, curve[-1].at, tuple(curve), measure)
 

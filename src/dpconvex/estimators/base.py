@@ -35,8 +35,7 @@ from dpconvex.estimators._targets import packed, shares_of_cap, weighted
 from dpconvex.estimators.export import Exported
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import Payment, PrivacyParams, Unit
-from dpconvex.problems import DataDomain, LinearModelProblem, UserGroups
-from dpconvex.problems.data.records import Records
+from dpconvex.problems import DataDomain, LinearModelProblem, Records, UserGroups
 from dpconvex.randomness import BitSource
 
 T = TypeVar("T")

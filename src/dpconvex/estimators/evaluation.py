@@ -11,8 +11,8 @@ Hold-out
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, final
+from dataclasses import replace
+from typing import Any
 
 import narwhals as nw
 import numpy as np
@@ -20,7 +20,7 @@ import scipy.sparse
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, final_dataclass
 from dpconvex.algorithms import begin, require_samplers
 from dpconvex.algorithms.base import warn_of
 from dpconvex.algorithms.queries import metrics
@@ -51,8 +51,7 @@ HELD_OUT = (
 SEEDED = " NOT PRIVATE: with a seed the order is no secret."
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class PrivateMetrics(Mapping[str, Estimate]):
     """Metrics by name, each an `Estimate` (value, lower, upper) with a 95 % interval; made by `private_metrics`."""
 

@@ -323,9 +323,8 @@ def to_card(model: Any, metrics: dict[str, Any] | None = None) -> str:
             given = part.to_dict()
             listed = given.get("categories", given.get("classes", ()))
             more = f" and {len(listed) - 8} more" * (len(listed) > 8)
-            text = ", ".join(listed[:8]) + more or " to ".join(
-                f"{given[k]:g}" for k in ("lower", "upper") if k in given
-            )
+            ends = (f"{given[name]:g}" for name in ("lower", "upper") if name in given)
+            text = ", ".join(listed[:8]) + more or " to ".join(ends)
             told = (part.name, text, part.source or model.schema.source)
             cells = (html.escape(cell).replace("|", "&#124;") for cell in told)
             lines.append(" ".join(f"| {' | '.join(cells)} |".split()))

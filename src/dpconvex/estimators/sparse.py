@@ -276,8 +276,7 @@ class PrivateSparseClassifier(_targets.FromLogits, _targets.Classifier, PrivateS
     @final
     def predict(self, X: Any) -> Array:
         """Return the more likely label of every record, (n,)."""
-        scores = self.decision_function(X)
-        return self.classes_[(scores > 0).astype(np.intp)]
+        return self.classes_[(self.decision_function(X) > 0).astype(np.intp)]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

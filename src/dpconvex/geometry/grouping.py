@@ -8,12 +8,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpconvex._types import Array, Floats, IntArray
+from dpconvex._types import Array, BoolArray, Floats, IntArray
 from dpconvex.problems.data.domain import DataDomain, is_centered
 
-BoolArray = NDArray[np.bool_]
 UP = 1 + 1e-14
 
 

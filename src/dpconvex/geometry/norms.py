@@ -14,21 +14,19 @@ All laws (`NoiseLaw`) are functions of uniform numbers: noise of norms, independ
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from itertools import islice, pairwise
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from dpconvex import _validate
-from dpconvex._types import REQUIRED, Array, Floats, forwarded
+from dpconvex._types import REQUIRED, Array, Floats, IntArray, final_dataclass, forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import grouping
-from dpconvex.problems import Factor
-from dpconvex.problems.data.domain import DataDomain
+from dpconvex.problems import DataDomain, Factor
 
 
 class NoiseLaw(ABC):
@@ -53,8 +51,7 @@ class NoiseLaw(ABC):
         """Return one sample as a function of uniform numbers of (0, 1), as balls (`dpconvex.randomness.real`)."""
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class StandardNormals:
     """Independent standard normal numbers, at least one, by Box and Muller."""
 
@@ -74,8 +71,7 @@ class StandardNormals:
         return out[: self.dim]
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class IndependentNormals(NoiseLaw):
     """Independent normal coordinates with the given standard deviations, (dim,)."""
 
@@ -99,8 +95,7 @@ class IndependentNormals(NoiseLaw):
         return [z * deviation for z, deviation in zip(normals, self.deviations.tolist(), strict=True)]
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class FactoredNoise(NoiseLaw):
     """The law of ``F^T b``, with b a sample of a law on the old coordinates, formed in ball arithmetic.
 
@@ -141,8 +136,7 @@ class NoiseNorm(NoiseLaw):
         """Largest norm of a feature vector of `domain`, the constant feature included, rounded up."""
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class L2Norm(NoiseNorm):
     """The Euclidean norm; noise has a uniform direction and a radius of law Gamma(dim), so it is no Laplace vector."""
 
@@ -180,8 +174,7 @@ class L2Norm(NoiseNorm):
         return [stretch * z for z in normals]
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class GroupedNorm(NoiseNorm):
     r"""Grouped block norm ``sum_g a_g max_{j in g} ||b_j|| / s_j`` over consecutive blocks ``b_j``.
 
@@ -198,9 +191,9 @@ class GroupedNorm(NoiseNorm):
     proofs. K-norm mechanism: Hardt and Talwar 2010, "On the geometry of differential privacy".
     """
 
-    sizes: grouping.IntArray  #: columns of each block, (m,)
+    sizes: IntArray  #: columns of each block, (m,)
     half_widths: Floats  #: ``s_j``, positive, (m,): the bound of the block over the domain, in l1 or l2
-    groups: grouping.IntArray  #: number of the group of each block, (m,): 0 to G - 1, each used
+    groups: IntArray  #: number of the group of each block, (m,): 0 to G - 1, each used
     weights: Floats  #: ``a_g``, positive, (G,)
     name: str = "grouped"  #: name in sensitivities and reports
     #: Which blocks are measured in l2, (m,); default none.
@@ -248,7 +241,7 @@ class GroupedNorm(NoiseNorm):
         return min(norms, key=lambda norm: norm.record_bound(domain) ** 2 * float(norm.coordinate_variances @ each))
 
     @classmethod
-    def _of(cls, shapes: grouping.Shapes, groups: grouping.IntArray, weights: Floats, name: str) -> "GroupedNorm":
+    def _of(cls, shapes: grouping.Shapes, groups: IntArray, weights: Floats, name: str) -> "GroupedNorm":
         return cls(shapes.sizes, shapes.widths, groups, weights, name, shapes.euclidean, shapes.centered)
 
     @classmethod
@@ -362,7 +355,7 @@ class GroupedNorm(NoiseNorm):
         return grouping.sum_by(self.groups, self._shapes.dimensions)
 
     @cached_property
-    def _by_group(self) -> tuple[grouping.IntArray, grouping.IntArray]:
+    def _by_group(self) -> tuple[IntArray, IntArray]:
         """Order of the blocks by group, and where each group starts in it."""
         return np.argsort(self.groups, kind="stable"), _starts(np.bincount(self.groups))
 
@@ -378,7 +371,7 @@ def _positive(v: Array) -> bool:
     return bool(np.isfinite(v).all() and (v > 0).all())
 
 
-def _starts(sizes: NDArray[Any]) -> grouping.IntArray:
+def _starts(sizes: Array) -> IntArray:
     return np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
 
 

@@ -15,17 +15,15 @@ Coordinates of the ridge: v in ``w = F v``. Curvature matrices are sums of relea
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, cast, final
 
 import numpy as np
 
-from dpconvex._types import Floats
+from dpconvex._types import Floats, final_dataclass
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Tuning:
     """Constants chosen by ``benchmarks/intervals.py`` so that intervals cover in its settings S1 to S5."""
 
@@ -44,8 +42,7 @@ class Tuning:
 TUNING = Tuning()
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class Released:
     """Released values and public facts of a fit; d columns with the constant last, p coordinates, D entries."""
 
@@ -150,8 +147,7 @@ def robust(scores: Floats, model: Floats, H: Floats, B: Floats, deviations: Floa
     return _symmetric(root @ (vectors * values) @ vectors.T @ root)
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class Spread:
     """Estimate and covariance in the coordinates of the ridge."""
 
@@ -203,8 +199,7 @@ Draws = Callable[[int, np.random.Generator], tuple[Floats, Floats]]
 """Simulates the linear term (size, p) and the noise of the curvature's entries (size, D), independent of any fit."""
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Estimates:
     """Estimates of m contrasts, as arrays (m,); where `finite` is False, intervals are infinite and p-values NaN."""
 
@@ -309,8 +304,7 @@ def _root(covariance: Floats) -> Floats:
 WIDTH = 80  #: Most characters of a line of a summary, but for long names.
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Summary:
     """A table of estimates; its `str` looks as statistics packages print such tables."""
 

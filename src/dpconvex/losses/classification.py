@@ -2,17 +2,17 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import logsumexp
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Array, Floats, forwarded, quiet
+from dpconvex._types import Array, Floats, final_dataclass, forwarded, quiet
 from dpconvex.losses import base
 
 
@@ -36,8 +36,7 @@ def _margin_of(slope: float) -> float:
     return -math.inf if slope == 1 else math.log1p(-slope) - math.log(slope)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class LogisticLoss(TwoClasses, base.SmoothLoss):
     """``log(1 + exp(-m))`` of the margin ``m = y z``, targets -1 and +1, continued by its tangent where it is steep.
 
@@ -225,8 +224,7 @@ class LogisticLoss(TwoClasses, base.SmoothLoss):
         return _margin_of(self._straight)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class SoftmaxLoss(base.SmoothLoss):
     """``logsumexp(z) - z[y]`` with targets 0, ..., n_classes - 1: multinomial logistic regression.
 

@@ -1,18 +1,14 @@
 """Losses of support vector machines: the hinge and its smoothings."""
 
-from dataclasses import dataclass
-from typing import final
-
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Floats, forwarded, quiet
+from dpconvex._types import Floats, final_dataclass, forwarded, quiet
 from dpconvex.losses import base
 from dpconvex.losses.classification import TwoClasses
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class HingeLoss(TwoClasses, base.PiecewiseLinearLoss):
     """``max(1 - y z, 0)`` with targets -1 and +1: the loss of the support vector machine.
 
@@ -32,8 +28,7 @@ class HingeLoss(TwoClasses, base.PiecewiseLinearLoss):
         return SmoothedHingeLoss(width, center=1.0 - 0.5 * width)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class SmoothedHingeLoss(TwoClasses, base.SmoothLoss):
     """A hinge whose slope in the margin ``m = y z`` is ``-clip((center + width / 2 - m) / width, 0, 1)``.
 

@@ -3,12 +3,11 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import final
 
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import REQUIRED, Array, Floats, forwarded, quiet, set_fields
+from dpconvex._types import REQUIRED, Array, Floats, final_dataclass, forwarded, quiet, set_fields
 from dpconvex.losses import base
 
 
@@ -43,8 +42,7 @@ class _WideLoss(_NumericLoss, base.SmoothLoss):
         return _rounding.widen_up(float(self.value(ends, np.zeros(2)).max()))
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class SquaredLoss(_NumericLoss, base.SmoothLoss):
     """``(z - y)^2 / 2`` with bounded targets, extended linearly beyond the prediction bound.
 
@@ -129,8 +127,7 @@ class ResidualSplineLoss(_WideLoss):
         return self.spline.curvature(z - y)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class HuberLoss(ResidualSplineLoss):
     """``r^2 / 2`` for ``|r| <= width``, else ``width (|r| - width / 2)``, with the residual ``r = z - y``.
 
@@ -163,8 +160,7 @@ class HuberLoss(ResidualSplineLoss):
         return base.Spline(-self.width, self.width, 1.0, self.saturating)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class SmoothedAbsoluteLoss(ResidualSplineLoss):
     """The absolute loss with its kink replaced by a parabola: ``max of u r - width u^2 / 2 over |u| <= 1``.
 
@@ -181,8 +177,7 @@ class SmoothedAbsoluteLoss(ResidualSplineLoss):
         return base.Spline(-1.0, 1.0, self.width)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class SmoothedPinballLoss(ResidualSplineLoss):
     """The pinball loss with its kink replaced by a parabola.
 
@@ -228,8 +223,7 @@ class _SaturatingLoss(_WideLoss):
     slope_bound = forwarded("width")
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class PseudoHuberLoss(_SaturatingLoss):
     """``width^2 (sqrt(1 + (r / width)^2) - 1)``, ``r = z - y``. Slope at most `width`, curvature at most 1."""
 
@@ -255,8 +249,7 @@ class PseudoHuberLoss(_SaturatingLoss):
         return cosine * cosine * cosine
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class LogCoshLoss(_SaturatingLoss):
     """``width^2 log cosh(r / width)`` with the residual ``r = z - y``. Slope at most `width`, curvature at most 1."""
 
@@ -283,8 +276,7 @@ class LogCoshLoss(_SaturatingLoss):
         return np.square(2.0 * small / (1.0 + small * small))
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class AbsoluteLoss(_NumericLoss, base.PiecewiseLinearLoss):
     """``|z - y|``: least absolute deviations, the regression of the median."""
 
@@ -301,8 +293,7 @@ class AbsoluteLoss(_NumericLoss, base.PiecewiseLinearLoss):
         return SmoothedAbsoluteLoss(width, self.target_bound)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class PinballLoss(_NumericLoss, base.PiecewiseLinearLoss):
     """``max(quantile (y - z), (1 - quantile) (z - y))``: the regression of a quantile."""
 

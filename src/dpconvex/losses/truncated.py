@@ -7,12 +7,10 @@ function, so whatever is proved of minimizers of convex C-Lipschitz losses holds
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import final
 
 import numpy as np
 
-from dpconvex._types import Floats, quiet
+from dpconvex._types import Floats, final_dataclass, quiet
 from dpconvex.losses.base import LinearModelLoss, PiecewiseLinearLoss, SmoothLoss
 
 _HALVINGS = 64  # number of bisections of the range of predictions, whose ends are then exact to the last bit
@@ -40,8 +38,7 @@ class TruncatedLosses(ABC):
         """Return the second derivatives in `z`, shape (m,)."""
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class TruncatedSmoothLosses(TruncatedLosses):
     """A smooth loss where ``|phi'| <= level``, between `lower` and `upper`, tangents beyond; arrays of shape (n,)."""
 
@@ -68,8 +65,7 @@ class TruncatedSmoothLosses(TruncatedLosses):
         return np.where(inside, self.loss.hessian_weights(z, self.targets[rows]), 0.0)
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class TruncatedPiecewiseLinearLosses(TruncatedLosses):
     """``max of u (z - y) - width u^2 / 2 over u in [lower, upper]``, ``|u| <= level``, ``width > 0``; arrays (n,)."""
 

@@ -11,13 +11,13 @@ weight, for neighbors that differ in features, target and weight. Not kept: that
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, cast, final
+from typing import Any, cast
 
 import numpy as np
 
-from dpconvex._types import Array, Floats, forwarded, quiet
+from dpconvex._types import Array, Floats, final_dataclass, forwarded, quiet
 from dpconvex.losses.base import CurvatureLaw, SmoothLoss
 
 _LEVELS = 2.0**25  #: Numbers are rounded to this many steps on either side of 0, to leave digits for weights.
@@ -36,8 +36,7 @@ def _weighed(name: str) -> Any:
     return method
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class WeightedLoss(SmoothLoss):
     """A smooth loss times the weight of the record, in [0, 1].
 
@@ -91,8 +90,7 @@ class WeightedLoss(SmoothLoss):
 
     def packed(self, targets: Array, weights: Floats) -> Floats:
         """Return targets (n,) of the unweighted loss, with weights (n,), as targets of this one."""
-        step = self._most[1]
-        y = self.base.clip_targets(targets) / step
+        y = self.base.clip_targets(targets) / self._most[1]
         return np.where(y < 0, -1.0, 1.0) * (np.rint(np.abs(y)) + _unit(weights) / 2)
 
     def clip_targets(self, y: Array) -> Floats:

@@ -1,13 +1,12 @@
 """Base of all mechanisms: they carry their sensitivity, and they record before they sample."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar, final
 
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import REQUIRED, Array, Floats
+from dpconvex._types import REQUIRED, Array, Floats, final_dataclass
 from dpconvex.errors import InvalidParameterError, UnsupportedEventError
 from dpconvex.privacy import Event, FailureProbability, Ledger, Release, Sensitivity, Unit
 from dpconvex.randomness import BitSource
@@ -78,8 +77,7 @@ class Mechanism(Planned, Generic[Output]):
         return self._sample(np.asarray(value, dtype=np.float64), source)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class FailureAllowance(Planned):
     """A lemma that may fail: nothing is released, but the sensitivity that rests on it costs this part of delta."""
 

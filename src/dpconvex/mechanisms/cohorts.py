@@ -16,17 +16,15 @@ Rounding
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import binom
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats, forwarded
+from dpconvex._types import Array, BoolArray, Floats, IntArray, final_dataclass, forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms.gaussian import GaussianMechanism, add_gaussian
 from dpconvex.mechanisms.robust_mean import GuardedMean, best_ramp, clipped, h_index, kappa, ramp, robust_mean_of
@@ -38,11 +36,10 @@ SUM_LEMMA = "user-level robust mean, theorem on cohorts: largest n_g kappa_g / n
 MISSED = 1e-4
 """Largest probability that a cohort of users who are all alike fails its test; privacy does not depend on it."""
 
-Bits = NDArray[np.bool_]
+Bits = BoolArray
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Cohorts:
     """Public sizes and integers of all cohorts."""
 
@@ -59,7 +56,7 @@ class Cohorts:
                 raise InvalidParameterError("ramps", self.ramps, f"must satisfy {order}", "Use plan_cohorts")
 
     @property
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> IntArray:
         """Size of each cohort, shape (G,); they differ by at most one."""
         return np.full(self.number, self.count // self.number) + (np.arange(self.number) < self.count % self.number)
 
@@ -103,8 +100,7 @@ class Cohorts:
         return {**sizes, "sensitivity_in_radii": self.reach, "partition": partition}
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class CohortMean(GuardedMean):
     """Constants of the mechanism; made by `plan_cohorts`."""
 

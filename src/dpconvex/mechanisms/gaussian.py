@@ -27,27 +27,24 @@ Why no samples
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex import _progress, _rounding, _validate
-from dpconvex._types import Floats, forwarded
+from dpconvex._types import Floats, IntArray, final_dataclass, forwarded
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.mechanisms.base import Mechanism, Planned, check_norm, check_shape, exact_as_source
 from dpconvex.privacy import GaussianNoise, Ledger, PoissonSteps, Sensitivity
 from dpconvex.privacy.profiles import gaussian_delta, smallest
 from dpconvex.randomness import BitSource, exact
 
-Sample = NDArray[np.int64]  #: Positions of the sampled units, ascending.
+Sample = IntArray  #: Positions of the sampled units, ascending.
 INFLATION = 1.0 + 2.0**-20  #: Ratio of the sampler's standard deviation to the event's, which pays for integers.
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class GaussianMechanism(Mechanism[Floats]):
     """Independent normal noise on every coordinate: (epsilon, delta), exact profile.
 
@@ -128,8 +125,7 @@ def add_gaussian(value: Floats, sigma: float, step: float, source: BitSource) ->
     return exact.from_units(exact.discrete_gaussian(exact.to_units(value, step), deviation, source), step)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class SampledGaussian(Planned):
     """Adaptive noisy sums over secret samples in one run, charged as one release.
 
@@ -198,8 +194,7 @@ def poisson_sample(units: int, rate: float, coins: np.random.Generator) -> Sampl
     return found[: np.searchsorted(found, units)]
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class GaussianBudget(Planned):
     """Adaptive noisy values of one run, charged together as `whole`; the run sets their number."""
 

@@ -4,14 +4,13 @@ OpenDP's exact discrete sampler.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Floats, forwarded
+from dpconvex._types import Floats, final_dataclass, forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm, NoiseLaw, NoiseNorm, StandardNormals
 from dpconvex.mechanisms.base import Mechanism, check_norm, check_shape, exact_as_reals, exact_as_source
@@ -52,8 +51,7 @@ class NormExponential(Mechanism[Floats]):
         return real.add_noise(np.nan_to_num(value), self.norm, self.scale, self.step, source)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class NormNoiseMechanism(NormExponential):
     """Pure epsilon in any noise norm; the mechanism of output perturbation (in the l2 norm, "l2 Laplace").
 
@@ -81,8 +79,7 @@ class NormNoiseMechanism(NormExponential):
 LEMMA = "a replaced unit moves a weight of 1, in all, between cells of each column (docs, Private ranges, Lemma F)"
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class JointHistogram(NormExponential):
     r"""Noisy counts of all columns' cells, column after column, shape (sum of cells,); each column sums to n.
 
@@ -140,8 +137,7 @@ class JointHistogram(NormExponential):
         return self.scale * np.sqrt(self.norm.coordinate_variances[starts])
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class WishartDifference(NoiseLaw):
     r"""``(A B' + B A') / 2``, A and B of q rows and q + 1 columns of standard normal numbers; its upper triangle.
 
@@ -178,8 +174,7 @@ class WishartDifference(NoiseLaw):
         return [(found[i][j] + found[j][i]) / 2 for i in range(self.size) for j in range(i, self.size)]
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class MatrixNoiseMechanism(NormExponential):
     """Pure epsilon for a symmetric matrix, given by its upper triangle, row by row: half a difference of Wisharts.
 
@@ -206,8 +201,7 @@ class MatrixNoiseMechanism(NormExponential):
         return WishartDifference(self.size)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class LaplaceMechanism(Mechanism[Floats]):
     """Independent Laplace noise on every coordinate: pure epsilon, down to the last bit.
 

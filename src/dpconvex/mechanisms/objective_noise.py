@@ -7,14 +7,13 @@ the real ``b``, as the theorems want it. What is released is that point with a s
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, final
 
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Floats
+from dpconvex._types import Floats, final_dataclass
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.geometry import FactoredNoise, IndependentNormals, NoiseLaw
 from dpconvex.mechanisms.base import Planned, check_norm, exact_as_reals
@@ -46,8 +45,7 @@ class ObjectiveNoise(Planned):
         return self._sample(outputs, source).reshape(-1)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class NormObjectiveNoise(ObjectiveNoise):
     """``b`` of density proportional to ``exp(-||b|| / event.scale)``: pure epsilon.
 
@@ -71,8 +69,7 @@ class NormObjectiveNoise(ObjectiveNoise):
         return self.event.scale * real.draw(self.norm, outputs, source)
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class GaussianObjectiveNoise(ObjectiveNoise):
     """Independent normal ``b``, with a second normal noise on the minimizer inside the same event."""
 

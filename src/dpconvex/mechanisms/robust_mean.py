@@ -25,7 +25,6 @@ Rounding
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, final
 
@@ -33,7 +32,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from dpconvex import _validate
-from dpconvex._types import REQUIRED, Array, Floats, IntArray
+from dpconvex._types import REQUIRED, Array, Floats, IntArray, final_dataclass
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.mechanisms.base import Mechanism, Planned, exact_as_source
 from dpconvex.mechanisms.gaussian import GaussianMechanism, add_gaussian
@@ -152,8 +151,7 @@ def counts_within(points: Floats, radius: float) -> IntArray:
 SPLITS = np.linspace(0.02, 0.9, 45)  #: Shares of the squared Gaussian budget that are tried for the test.
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class RobustMean(OneTest):
     """Constants of the mechanism; made by `robust_mean_of`."""
 

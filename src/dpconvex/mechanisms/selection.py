@@ -1,14 +1,13 @@
 """Mechanisms that select: the largest score, the first query above a threshold, the best of many runs."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, TypeVar, final
 
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Floats
+from dpconvex._types import Floats, final_dataclass
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.mechanisms.base import Mechanism, Planned, check_norm, exact_as_reals, exact_as_source
 from dpconvex.mechanisms.vertex_sampling import VertexSampling, soft_weights
@@ -18,8 +17,7 @@ from dpconvex.randomness import BitSource, exact
 T = TypeVar("T")
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class ReportNoisyMax(Mechanism[int]):
     """Index of the largest score after exponential noise: at least as accurate as the exponential mechanism.
 
@@ -61,8 +59,7 @@ class ReportNoisyMax(Mechanism[int]):
         return exact.noisy_argmax(exact.to_units(value, self.step), self.scale / self.step, source)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class ExponentialMechanism(Mechanism[int]):
     """Index of a large score, drawn with probability proportional to ``exp(epsilon score / (2 sensitivity))``.
 
@@ -110,8 +107,7 @@ class ExponentialMechanism(Mechanism[int]):
         return int(exact.draw(weights, 1, source.generator())[0])
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class AboveThreshold(Mechanism[int]):
     r"""Answer queries one by one with "below" until the first "above", for one pure epsilon in all.
 
@@ -200,8 +196,7 @@ class ThresholdSession:
         return int(exact.discrete_laplace(units, scale / step, self._source)[0])
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class BestOfRepeats(Planned):
     """Repeats a private run a random number of times, and returns only the outcome with the best score.
 

@@ -12,15 +12,13 @@ A vertex j of a simplex is drawn with probability proportional to ``exp(s_j)``. 
 """
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Floats, finite
+from dpconvex._types import Floats, IntArray, final_dataclass, finite
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.mechanisms.base import Planned, check_norm, exact_as_reals
 from dpconvex.privacy import Ledger, PureMechanism, Sensitivity, VertexDraws
@@ -32,8 +30,7 @@ SMALLEST = 2.0**-30  #: Least mean range of a draw: an error of ``2^-50`` in eac
 _FINENESS = 2.0**-22
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class VertexSampling(Planned):
     """Adaptive draws of vertices in one run, charged as one release.
 
@@ -108,7 +105,7 @@ class VertexSession:
         self._mechanism, self._generator = mechanism, generator
         self.left = mechanism.limit
 
-    def draw(self, scores: Floats, count: int = 1) -> NDArray[np.int64]:
+    def draw(self, scores: Floats, count: int = 1) -> IntArray:
         """Return `count` independent vertices, each with probability proportional to ``exp(scores)``.
 
         Scores, shape (d,), are of any content: NaN counts as 0, infinities saturate. A multinomial of `count` is

@@ -21,14 +21,15 @@ import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from itertools import compress
 from pathlib import Path
-from typing import Any, Self, final
+from typing import Any, Self
 
-from dpconvex._files import MOST_BYTES, TwiceError, once_each
+from dpconvex._files import MOST_BYTES, AnyPath, TwiceError, once_each
+from dpconvex._types import final_dataclass
 from dpconvex.errors import BudgetExceededError, BudgetFileError, DpconvexError, InvalidParameterError
 from dpconvex.privacy.params import Neighboring, PrivacyParams, Unit
 
@@ -38,8 +39,7 @@ _EXACT = decimal.Context(prec=4000, traps=[decimal.Inexact, decimal.InvalidOpera
 _AMOUNTS = re.compile(r'\{"epsilon": ([-+.eE0-9]+), "delta": ([-+.eE0-9]+),')
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Spent:
     """One line of a budget, and the promise it paid for. A line that cannot be read counts as all that was left."""
 
@@ -54,8 +54,7 @@ class Spent:
     model: str = ""  #: digest of the model that this certificate certifies
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Account:
     """What a budget file holds at one moment."""
 
@@ -112,8 +111,7 @@ class Account:
             raise BudgetExceededError(f"{asked}: {has}. {remedy}")
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Budget:
     """The ledger file of one data set, at `path`. It holds no data: promises, dates and descriptions.
 
@@ -142,7 +140,7 @@ class Budget:
 
     @classmethod
     def create(
-        cls, path: str | os.PathLike[str], epsilon: float, delta: float = 0.0,
+        cls, path: AnyPath, epsilon: float, delta: float = 0.0,
         *, unit: str = "record", neighboring: str = "replace_one", data: str = "", renews: int = 0, begins: str = "",
     ) -> Self:  # fmt: skip
         """Write a new budget file, in a folder that exists; an existing file is never replaced.
@@ -197,7 +195,7 @@ class Budget:
         return cls(where)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> Self:
+    def open(cls, path: AnyPath) -> Self:
         """Return the budget of an existing file; raise `BudgetFileError` if the file is missing or is no budget."""
         budget = cls(Path(path))
         budget.account()

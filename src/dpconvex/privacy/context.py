@@ -16,12 +16,14 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from multiprocessing import parent_process
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
+from dpconvex._files import AnyPath
+from dpconvex._types import final_dataclass
 from dpconvex.errors import DpconvexError, DpconvexWarning, InvalidParameterError, RepeatedFitWarning, warn
 from dpconvex.privacy.budget import MOST_TEXT, Budget, exact_text
 from dpconvex.privacy.certificate import PrivacyCertificate
@@ -44,7 +46,7 @@ _lock = threading.Lock()
 @contextmanager
 def budget_context(
     epsilon: float | None = None, delta: float = 0.0,
-    *, unit: str = "record", neighboring: str = "replace_one", budget: Budget | str | os.PathLike[str] | None = None,
+    *, unit: str = "record", neighboring: str = "replace_one", budget: Budget | AnyPath | None = None,
 ) -> Iterator[Budget]:  # fmt: skip
     """Pay every fit inside the block from one budget, before it reads its data.
 
@@ -99,8 +101,7 @@ def _change(how: Callable[[Budget], None], budget: Budget) -> None:
     _since[0] = max(time.time_ns(), _since[0] + 1)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Payment:
     """The lines of budgets that paid for a release; there are none where no budget is open."""
 

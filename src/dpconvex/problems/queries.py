@@ -9,14 +9,14 @@ import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations, pairwise
 from typing import Any, final
 
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Array, Floats, set_fields
+from dpconvex._types import Array, Floats, final_dataclass, set_fields
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
 Zero = tuple[tuple[int, int], tuple[int, int]]
@@ -98,8 +98,7 @@ class LinearQueries(ABC):
             raise InvalidDataError(f"records have {records.ndim} axes and dtype {records.dtype}: {needed}")
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class DenseQueries(LinearQueries):
     """Queries as the rows of a public matrix."""
 
@@ -141,8 +140,7 @@ class DenseQueries(LinearQueries):
         return replace(self, matrix=np.broadcast_to(np.float64(self.low), self.matrix.shape))
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Marginals(LinearQueries):
     """Marginal tables of a table of categories: the share of records in every cell of every listed table.
 

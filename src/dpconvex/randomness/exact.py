@@ -18,7 +18,6 @@ from bisect import bisect_right
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex import _rounding
 from dpconvex._types import Floats, IntArray, finite
@@ -41,8 +40,7 @@ def spacing(sensitivity: float, scale: float, stretch: float) -> float:
     step.
     """
     finest = min(_rounding.ratio_down(sensitivity, stretch), scale)
-    step = _rounding.power_of_two_at_most(finest) * FINENESS
-    return checked_step(step, sensitivity)
+    return checked_step(_rounding.power_of_two_at_most(finest) * FINENESS, sensitivity)
 
 
 def checked_step(step: float, sensitivity: float) -> float:
@@ -132,7 +130,7 @@ _MORE_BITS = 2560
 """Bits of a refined uniform number: 200 more than a sum of 2^64 floats can have, so the law errs by at most 2^-200."""
 
 
-def draw(weights: Floats, count: int, generator: np.random.Generator) -> NDArray[np.int64]:
+def draw(weights: Floats, count: int, generator: np.random.Generator) -> IntArray:
     """Return independent indices (count,) with probabilities proportional to positive, finite weights (d,)."""
     ends = np.cumsum(weights)
     total = ends[-1]
@@ -150,7 +148,7 @@ def draw(weights: Floats, count: int, generator: np.random.Generator) -> NDArray
     return indices
 
 
-def _refined(weights: Floats, prefixes: NDArray[np.int64], generator: np.random.Generator) -> list[int]:
+def _refined(weights: Floats, prefixes: IntArray, generator: np.random.Generator) -> list[int]:
     """Return the indices of uniform numbers that begin with the given bits, by exact sums."""
     mantissas, exponents = np.frexp(weights)
     shifts = (exponents - exponents.min()).tolist()

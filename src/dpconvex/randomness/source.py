@@ -3,12 +3,12 @@
 import numbers
 import os
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias, final
 
 import numpy as np
 
 from dpconvex import _validate
+from dpconvex._types import final_dataclass
 from dpconvex.errors import InvalidParameterError
 
 
@@ -30,8 +30,7 @@ class BitSource(ABC):
 RandomState: TypeAlias = BitSource | int | None  #: What users may pass: nothing, a seed (not private) or a source.
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class SystemSource(BitSource):
     """ChaCha with 20 rounds, keyed anew on every call with 32 bytes of the operating system's entropy.
 

@@ -3,13 +3,13 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Floats, quiet, set_fields
+from dpconvex._types import Floats, final_dataclass, quiet, set_fields
 from dpconvex.errors import InvalidParameterError
 from dpconvex.sets.base import ConvexSet, check_dim
 from dpconvex.sets.box import project_onto_simplex
@@ -28,8 +28,7 @@ class _Ball(ConvexSet):
         set_fields(self, radius=radius, diameter=_rounding.widen_up(2.0 * radius))
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class L2Ball(_Ball):
     """All vectors of l2 norm at most `radius`."""
 
@@ -75,8 +74,7 @@ def _along(normals: Floats, away: Floats) -> Floats:
     return np.maximum(shares, 0.0)[:, None] * normals
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class L1Ball(_Ball):
     """All vectors whose absolute values sum to at most `radius`, which is the largest l1 and l2 norm of a member."""
 
@@ -98,8 +96,7 @@ class L1Ball(_Ball):
         return out
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Ellipsoid(ConvexSet):
     """All ``center + M v`` with ``|v| <= 1`` for an invertible matrix M."""
 

@@ -2,13 +2,12 @@
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import Floats, finite, quiet
+from dpconvex._types import Floats, final_dataclass, finite, quiet
 from dpconvex.errors import InvalidParameterError
 
 
@@ -91,8 +90,7 @@ def check_dim(dim: int | None) -> None:
     _validate.optional(_validate.integer, {"dim": dim}, at_least=1)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class WholeSpace(ConvexSet):
     """All vectors."""
 

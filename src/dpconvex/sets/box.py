@@ -1,21 +1,19 @@
 """A box with sides parallel to the axes; the simplex: non-negative weights with a fixed sum."""
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Floats, quiet, set_fields
+from dpconvex._types import Floats, final_dataclass, quiet, set_fields
 from dpconvex.errors import InvalidParameterError
 from dpconvex.sets.base import ConvexSet, check_dim
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Box(ConvexSet):
     """All vectors between `lower` and `upper`, entry by entry."""
 
@@ -85,8 +83,7 @@ def project_onto_simplex(v: Floats, total: float) -> Floats:
     return out * (total / out.sum())
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Simplex(ConvexSet):
     """All vectors with entries >= 0 that sum to `total`."""
 

@@ -2,15 +2,14 @@
 
 import itertools
 import math
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpconvex import _rounding
-from dpconvex._types import Floats, quiet, set_fields
+from dpconvex._types import Floats, final_dataclass, quiet, set_fields
 from dpconvex.errors import InvalidParameterError
 from dpconvex.sets.base import ConvexSet
 
@@ -20,8 +19,7 @@ _TIGHT = 1e-15  # a constraint counts as satisfied if it is violated by less tha
 _ROUNDS = 4  # number of times that far points are projected; each time divides the rounding error by 1e12 or more
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Polytope(ConvexSet):
     r"""All w with ``normals @ w <= bounds``; the set must be bounded and have interior points.
 

@@ -2,15 +2,14 @@
 
 import math
 import sys
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Floats, quiet, set_fields
+from dpconvex._types import Floats, final_dataclass, quiet, set_fields
 from dpconvex.errors import InvalidParameterError
 from dpconvex.sets.base import ConvexSet, check_dim
 
@@ -18,8 +17,7 @@ _NORM_ROUNDING = 4e-15  # rounding of a norm, relative to the outer radius
 _LARGEST = sys.float_info.max / 2  # largest norm of a projection onto cones, so that it does not overflow
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class BallSection(ConvexSet):
     """All ``|w| <= outer`` with ``|w - center| <= inner``."""
 
@@ -116,8 +114,7 @@ def _norm(w: Floats) -> float:
     return float(np.linalg.norm(w))
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Section(ConvexSet):
     """The members of any bounded set within a distance of one member (Lowy 2026, Lemma 2.8).
 
@@ -193,8 +190,7 @@ class Section(ConvexSet):
         return found, low
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class SecondOrderCones(ConvexSet):
     """All ``(x_1, ..., x_count, q, free)`` with ``slope |x_g| <= q_g`` for every g, in a ball around 0.
 

@@ -3,12 +3,11 @@ smoothed losses, and extragradient for saddle objectives.
 """
 
 import math
-from dataclasses import dataclass, replace
-from typing import final
+from dataclasses import replace
 
 import numpy as np
 
-from dpconvex._types import Floats, Status
+from dpconvex._types import Floats, Status, final_dataclass
 from dpconvex.losses import PiecewiseLinearLoss
 from dpconvex.problems import Objective
 from dpconvex.problems.base import Bounds
@@ -21,8 +20,7 @@ from dpconvex.solvers.base import Accuracy, Solver, SolverResult, Start
 _SHARE = 0.25  # share of the radius left to the solver of a smoothed loss; smoothing takes the rest
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class AcceleratedGradient(Solver):
     r"""Nesterov's method for smooth, strongly convex objectives over any set with a projection.
 
@@ -93,8 +91,7 @@ def _begin(objective: Objective, constraint: ConvexSet, start: Floats | None) ->
     return (warm, warm_gap, 2) if warm_gap < gap else (zero, gap, 2)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class SmoothedAcceleratedGradient(Solver):
     r"""`AcceleratedGradient` on ``loss.smoothed(width)``, the width chosen from public facts.
 
@@ -126,8 +123,7 @@ class SmoothedAcceleratedGradient(Solver):
         return SolverResult(inner.point, accuracy, inner.status, inner.steps, inner.gradient_calls)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class ExtraGradient(Solver):
     r"""Extragradient: parameters and attacks z = (w, v) move by ``z' = P(z - F(z)/(2k))``, ``z = P(z - F(z')/(2k))``.
 

@@ -1,13 +1,12 @@
 """What a solver is and returns: a point, and a proof of how far it can be from the minimizer."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import ClassVar, Literal, final
 
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import Floats, Status
+from dpconvex._types import Floats, Status, final_dataclass
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems import Objective
 from dpconvex.problems.base import Bounds
@@ -15,8 +14,7 @@ from dpconvex.problems.data._threads import one_blas_thread
 from dpconvex.sets import ConvexSet, WholeSpace
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Accuracy:
     """A proven bound on the error of a point."""
 
@@ -29,8 +27,7 @@ class Accuracy:
     lemma: str  #: the certificate or theorem that proves it
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class SolverResult:
     """The outcome of a solver."""
 

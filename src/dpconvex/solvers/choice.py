@@ -1,12 +1,10 @@
 """A fast solver with a guaranteed one behind it, and which one fits a problem, from public facts only."""
 
 import math
-from dataclasses import dataclass
-from typing import final
 
 import numpy as np
 
-from dpconvex._types import Status, forwarded
+from dpconvex._types import Status, final_dataclass, forwarded
 from dpconvex.losses import PiecewiseLinearLoss, SmoothLoss
 from dpconvex.problems import Objective
 from dpconvex.problems.base import Bounds
@@ -19,8 +17,7 @@ from dpconvex.solvers.newton import LBFGS, BallNewton, NewtonCholesky, SmoothedN
 from dpconvex.solvers.subgradient import Subgradient
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Guaranteed(Solver):
     """Run `fast`; where its certificate does not fire within its steps, continue with `guaranteed`.
 

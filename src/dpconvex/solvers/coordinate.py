@@ -1,12 +1,10 @@
 """Dual coordinate ascent for piecewise linear losses."""
 
 import math
-from dataclasses import dataclass
-from typing import final
 
 import numpy as np
 
-from dpconvex._types import Floats, Status
+from dpconvex._types import Floats, Status, final_dataclass
 from dpconvex.losses import PiecewiseLinearLoss
 from dpconvex.problems import Objective, RegularizedRisk
 from dpconvex.problems.base import Bounds
@@ -15,8 +13,7 @@ from dpconvex.solvers import _certificates as certificates
 from dpconvex.solvers.base import Accuracy, Solver, SolverResult, Start, needs_whole_space
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class DualCoordinateAscent(Solver):
     r"""Exact maximization of the dual in one record's variable at a time, in a fixed shuffled order.
 

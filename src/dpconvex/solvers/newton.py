@@ -7,14 +7,13 @@ import contextlib
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import final
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, cg
 
-from dpconvex._types import Floats, Status
+from dpconvex._types import Floats, Status, final_dataclass
 from dpconvex.losses import PiecewiseLinearLoss, SmoothLoss
 from dpconvex.problems import Objective
 from dpconvex.problems.base import Bounds
@@ -31,8 +30,7 @@ _SKETCH = 2**23  # most floats in the subset of records, which is held in memory
 _BISECTIONS = 100  # number of bisection steps for the multiplier of a ball constraint
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class NewtonCholesky(Solver):
     """Damped Newton steps; with many records, the Hessian is that of a subset of the records.
 
@@ -142,8 +140,7 @@ def _cholesky(hessian: Floats) -> Floats | None:
     return None
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class SmoothedNewton(Solver):
     r"""Newton's method on ``loss.smoothed(width)`` for widths that fall tenfold, each run from the last minimizer.
 
@@ -183,8 +180,7 @@ class SmoothedNewton(Solver):
         return SolverResult(inner.point, accuracy, status, steps, calls)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class BallNewton(Solver):
     r"""Each step minimizes the second-order model over the whole ball, then searches towards that point.
 
@@ -272,8 +268,7 @@ def _model_minimizer(hessian: Floats, g: Floats, w: Floats, radius: float) -> Fl
     return u * (radius / float(np.linalg.norm(u)))
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class LBFGS(Solver):
     """SciPy's L-BFGS-B, then Newton steps by conjugate gradients where value differences drown in rounding.
 

@@ -1,12 +1,10 @@
 """Methods that read one record at a time, with a certificate after every stage: subgradients, and Katyusha."""
 
 import math
-from dataclasses import dataclass
-from typing import final
 
 import numpy as np
 
-from dpconvex._types import Floats, Status
+from dpconvex._types import Floats, Status, final_dataclass
 from dpconvex.losses import PiecewiseLinearLoss, SmoothLoss
 from dpconvex.problems import Objective
 from dpconvex.problems.base import Bounds
@@ -19,8 +17,7 @@ from dpconvex.solvers.subgradient import Subgradient
 _STAGE = 4096  # smallest number of component steps in a stage, so that certificates do not cost more than steps
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class StochasticSubgradient(Solver):
     r"""``w_t = project(w_{t-1} - eta_{t-1} g_t)`` with one record's subgradient, ``eta_t = 2 / (mu (t + 1))``.
 
@@ -101,8 +98,7 @@ def _certificate(objective: LinearModelObjective, linear: Floats, w: Floats, dua
     return certificates.as_distance(certificates.duality_gap(objective, w, gap, float(np.mean(losses))), mu)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Katyusha(Solver):
     r"""Epochs of 2n component steps with negative momentum towards a snapshot; the certificate ends each epoch.
 

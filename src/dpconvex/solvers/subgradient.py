@@ -2,12 +2,12 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal, final
+from typing import Literal
 
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import Floats, Status
+from dpconvex._types import Floats, Status, final_dataclass
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems import Objective
 from dpconvex.problems.base import Bounds
@@ -21,8 +21,7 @@ _ASCENT = 3000  # most ascent steps on the weights per plane; any number keeps t
 _SHARE = 0.05  # ascent on the weights stops when it could gain less than this share of the gap
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Subgradient(Solver):
     r"""``w_t = project(w_{t-1} - eta_{t-1} g_{t-1})``, ``eta_t = 2 / (mu (t + 1))``; the best iterate or an average.
 
@@ -95,8 +94,7 @@ class Subgradient(Solver):
         return SolverResult(best, proven, Status.CERTIFIED, limit, calls)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class CuttingPlane(Solver):
     r"""Minimize ``mu/2 |u|^2 + max_j (<g_j, u> + h_j)``, add the plane at the minimizer, repeat.
 

@@ -11,13 +11,12 @@ Precision
 """
 
 import math
-from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import Floats, Status
+from dpconvex._types import Floats, Status, final_dataclass
 from dpconvex.errors import InvalidDataError
 from dpconvex.problems.data import summation
 
@@ -28,8 +27,7 @@ _NEWTON_DIM = 512  # largest dimension in which Newton's step is tried
 _NEWTON_BLOCK = 2**20  # most floats that a Newton step holds at a time: 8 MB
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class GeometricMedianSolution:
     """A point, and how far its objective can be from the minimum. All fields depend on the data: never release them."""
 
@@ -69,8 +67,7 @@ def _matrix(X: Floats) -> Floats:
     return np.ascontiguousarray(X, dtype=np.float64)
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class _Position:
     """A position ``anchor + offset``, with the sums of `UnitVectorSums` there."""
 
@@ -181,8 +178,7 @@ COINCIDENT = 1e-290
 """Squared distances below this count as 0: there squares lose digits, and a "unit" vector could be longer than 1."""
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class UnitVectorSums:
     """Sums that one pass over the data collects at a position z."""
 

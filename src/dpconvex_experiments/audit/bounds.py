@@ -13,14 +13,11 @@ Outputs (`prove`)
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
-from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpconvex._types import Floats, IntArray
+from dpconvex._types import BoolArray, Floats, IntArray, final_dataclass
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy.profiles import epsilon_of, gaussian_delta
 
@@ -38,8 +35,7 @@ _BINS = 16
 _COORDINATES = 16
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class Losses:
     """Privacy losses of transcripts, arrays of shape (transcripts,)."""
 
@@ -106,8 +102,7 @@ def _gains(losses: Floats, epsilon: float, delta: float) -> Floats:
     return np.log1p(_STAKES[:, None] / delta * (x - delta))
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Counted:
     """What the counts of one event prove."""
 
@@ -166,15 +161,14 @@ def _counted_ratio(ratios: dict[bytes, float]) -> Statistic:
     return lambda outputs: np.array([ratios.get(row.tobytes(), 0.0) for row in outputs])
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class _Event:
     statistic: Statistic
     threshold: float
     sign: float
     swapped: bool
 
-    def of(self, outputs: Floats) -> NDArray[np.bool_]:
+    def of(self, outputs: Floats) -> BoolArray:
         return self.sign * self.statistic(outputs) > self.sign * self.threshold
 
     @property

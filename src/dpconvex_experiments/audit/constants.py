@@ -1,13 +1,13 @@
 """A search that tries to refute what a `ConvexFunction` claims about itself."""
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import final
 
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import Floats
+from dpconvex._types import Floats, final_dataclass
 from dpconvex.problems.custom.functions import ConvexFunction
 from dpconvex.problems.data.domain import Block
 from dpconvex.problems.data.records import Records
@@ -15,8 +15,7 @@ from dpconvex.problems.data.records import Records
 TOLERANCE = 1e-9  #: Relative size up to which a violation may be due to rounding.
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class ConstantsAttack:
     """The worst that was found, relative to the claims: at most 1, or `TOLERANCE` for convexity and separability.
 
@@ -86,8 +85,7 @@ def attack_constants(
     return ConstantsAttack(**worst)
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class _Point:
     w: Floats
     u: Floats

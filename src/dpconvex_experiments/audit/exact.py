@@ -11,13 +11,12 @@ All transcripts (`enumerated_pair`)
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast, final
 
 import numpy as np
 
-from dpconvex._types import Floats
+from dpconvex._types import Floats, final_dataclass
 from dpconvex.algorithms.erm.heavy_tailed.clipped_residuals import ClippedResidualsPlan
 from dpconvex.algorithms.erm.objective_perturbation import ObjectivePerturbationPlan
 from dpconvex.errors import UnsupportedEventError
@@ -205,8 +204,7 @@ def _log_density(plan: ObjectivePerturbationPlan, data: tuple[Any, ...], points:
     return log_noise(-b) + np.log(curvature)
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class EnumeratedPair:
     """The laws of all transcripts on two neighboring data sets: log-probabilities, ``-inf`` where there is none."""
 

@@ -9,11 +9,10 @@ from functools import singledispatch
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gamma, gammainc, log_ndtr
 
 from dpconvex import mechanisms
-from dpconvex._types import Floats
+from dpconvex._types import Floats, IntArray
 from dpconvex.errors import UnsupportedEventError
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(200)
@@ -149,7 +148,7 @@ def selection_law(scores: Floats, scale: float) -> Floats:
     return found - np.logaddexp.reduce(found)
 
 
-def _selected(scores: Floats, scale: float, picks: NDArray[np.int64]) -> Floats:
+def _selected(scores: Floats, scale: float, picks: IntArray) -> Floats:
     """Log-probabilities of some of the indices."""
     shifted = (scores - scores.max()) / scale
     a = np.exp(np.maximum(shifted, -_FLOOR))

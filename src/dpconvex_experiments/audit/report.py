@@ -2,10 +2,10 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, TypeVar, final
 
-from dpconvex._types import attributes
+from dpconvex._types import attributes, final_dataclass
 from dpconvex.privacy import PrivacyParams
 
 TOLERANCE = 1e-6  #: Relative rounding error allowed for exact losses before a promise counts as refuted.
@@ -15,8 +15,7 @@ FEWEST = 8  #: An audit makes at least this many runs of each kind, however long
 T = TypeVar("T")
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Finding:
     """What one attack proved."""
 
@@ -27,8 +26,7 @@ class Finding:
     detail: str  #: the counted event, or the number of transcripts
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class AuditReport:
     """What an audit found."""
 

@@ -5,13 +5,12 @@ and a function that builds a small plan.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, final
 
 import numpy as np
 
-from dpconvex._types import Floats
+from dpconvex._types import Floats, final_dataclass
 from dpconvex.algorithms import ConvexPlan, PrivateResult
 from dpconvex.algorithms.location.base import LocationResult
 from dpconvex.algorithms.minimax.base import SaddleResult
@@ -89,8 +88,7 @@ def _(result: QueryResult) -> Floats:
     return np.concatenate([result.histogram, result.answers, *noisy])
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class Use:
     """Something to audit that is not a plan: a promise, the releases, and a way to run it."""
 
@@ -100,8 +98,7 @@ class Use:
     run: Callable[..., Any]
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class Subject:
     """A plan with what an audit of it needs: neighboring data sets, and the released numbers of a result."""
 
@@ -121,8 +118,7 @@ def builder(build: Callable[Concatenate[PrivacyParams, float, P], Subject]) -> C
     return lambda *args, **options: lambda privacy, bound: build(privacy, bound, *args, **options)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Target:
     """An algorithm or mechanism, ready to be audited; its name is ``algorithm`` or ``algorithm/variant``.
 

@@ -1,13 +1,11 @@
 """The localized exponential mechanism, and losses of one's own, beside one output perturbation: rate, bound, price."""
 
 import math
-from dataclasses import dataclass
 from functools import partial
-from typing import final
 
 import numpy as np
 
-from dpconvex._types import Floats, forwarded
+from dpconvex._types import Floats, final_dataclass, forwarded
 from dpconvex.algorithms.erm import heavy_tailed
 from dpconvex.algorithms.erm.heavy_tailed import HeavyTailedPlan, Moments, custom
 from dpconvex.privacy import PrivacyParams
@@ -28,8 +26,7 @@ LIMITS = (
 """Limits of a method's excess over output perturbation's. 52 is Appendix F's; an extension's bias at most double."""
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class OwnLinear(RecordLoss):
     """``<w, x>``, as somebody would write it who has no linear model."""
 

@@ -24,12 +24,11 @@ unbounded domain", UAI, Algorithm 2 (AdaSSP).
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import numpy as np
 
-from dpconvex._types import Array, Floats, forwarded
+from dpconvex._types import Array, Floats, final_dataclass, forwarded
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, recorded
 from dpconvex.algorithms.erm.sufficient_statistics import (
     MOMENTS,
@@ -53,8 +52,7 @@ EIGENVALUE_LEMMA = "the smallest eigenvalue moves by at most X^2 / n, plus round
 PRODUCTS_LEMMA = "the mean of x y moves by at most 2 X B / n, plus rounding"
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class AdasspPlan(LinearModelPlan):
     """Constants of one run of AdaSSP: the noise of its three releases."""
 

@@ -10,13 +10,12 @@ of the theory, ``(3 D L / target)^2``.
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, cast, final
 
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import Floats
+from dpconvex._types import Floats, final_dataclass
 from dpconvex.algorithms.erm.heavy_tailed.surrogates import Data, Extension, Near, Part
 from dpconvex.errors import InvalidParameterError
 from dpconvex.plugins import printed
@@ -27,8 +26,7 @@ MOST_STEPS = 1e5  #: Passes over the records in one minimization of a planned nu
 Projection = Callable[[Floats, float], Floats]  # a member within the stated distance of the nearest one
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class AdaptiveResult:
     """The outcome of `adaptive_subgradient`."""
 
@@ -127,8 +125,7 @@ def ridge_subgradient_steps(lipschitz: float, l2: float, target: float) -> int:
     return math.ceil(8 * lipschitz**2 / (3 * l2 * target) * (1 + 1e-12))
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class JointProblem:
     r"""``Phi(w, y_1, ..., y_m) = mean_i [f_i(y_i) + C |w - y_i|] + l2/2 |w - center|^2`` over ``W^(m+1)``.
 
@@ -198,8 +195,7 @@ class Counted(Extension):
         return {"steps": steps, "evaluations": steps * part.m}
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class FixedSteps(Counted):
     """Theorem D.4, as many steps for every data set: as printed (Lemma D.5), or fewer by strong convexity."""
 

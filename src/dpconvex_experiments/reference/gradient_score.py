@@ -19,13 +19,12 @@ Deviations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import numpy as np
 
-from dpconvex._types import Floats
+from dpconvex._types import Floats, final_dataclass
 from dpconvex.algorithms import recorded
 from dpconvex.algorithms.base import P
 from dpconvex.algorithms.erm.heavy_tailed.localization import To
@@ -44,8 +43,7 @@ from dpconvex_experiments.reference.localized_mechanism import NetPlan
 LEMMA = "a mean of gradients cut to length C moves by at most 2C/m, and projections do not expand; plus rounding"
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class GradientScorePlan(NetPlan[P]):
     """Constants of one run: each part of a phase chooses a point of the net by the length of its projected gradient."""
 

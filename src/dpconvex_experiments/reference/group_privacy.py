@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Array, forwarded
+from dpconvex._types import Array, Positions, forwarded
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, check_relation, check_unit, recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import Assumption, Event, PrivacyParams, Release, Unit, WholeRun
@@ -33,7 +33,6 @@ from dpconvex.privacy.events.base import Parts, inner_event
 from dpconvex.privacy.ledger import fits
 from dpconvex.privacy.profiles import gaussian_delta
 from dpconvex.problems import LinearModelProblem, UserGroups
-from dpconvex.problems.data.users import Positions
 from dpconvex.randomness import BitSource
 
 Planner = Callable[[LinearModelProblem, PrivacyParams], Sequence[LinearModelPlan]]

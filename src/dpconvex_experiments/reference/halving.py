@@ -16,13 +16,12 @@ Lemma
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import Floats
+from dpconvex._types import Floats, final_dataclass
 from dpconvex.algorithms import recorded
 from dpconvex.algorithms.location.base import CenterFinder, FoundRadius, RadiusFinder, WarmStart
 from dpconvex.algorithms.location.geometric_median import GeometricMedianPlan, fallback
@@ -44,8 +43,7 @@ RADIUS_SHARE, START_SHARE, START_STEPS = 0.1, 1 / 3, 1000
 THEOREM = "Radius finder, halving and noisy gradient descent (Haghifam, Steinke and Ullman 2024)"
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class PairsRadius(RadiusFinder):
     """Public constants of one search."""
 
@@ -70,8 +68,7 @@ class PairsRadius(RadiusFinder):
         return FoundRadius(self.grid[index if found else int(other)], not found)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class HalvingCenter(OfGradients, CenterFinder):
     """Public constants of the rounds of halving."""
 

@@ -21,11 +21,11 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import numpy as np
 
-from dpconvex._types import Floats
+from dpconvex._types import Floats, final_dataclass
 from dpconvex.algorithms import recorded
 from dpconvex.algorithms.base import P
 from dpconvex.algorithms.erm.exponential_mechanism import RADII, Ball, ball_grid, overshoot
@@ -58,8 +58,7 @@ class NetPlan(LocalizationPlan[P]):
         return self.domain.project_rows(center + ball_grid(self.problem.dim, stage.side, stage.confine))
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class LocalizedMechanismPlan(NetPlan[P]):
     """Constants of one run: each phase releases a center, then a point of the net around it."""
 

@@ -23,13 +23,13 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any, ClassVar, Literal, final
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from scipy.special import log_ndtr
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Floats
+from dpconvex._types import Floats, final_dataclass
 from dpconvex.algorithms import PredictedError, check_relation, recorded, require_delta
 from dpconvex.algorithms.location.base import Booster, LocationPlan, LocationResult, Points, Refined, WarmStart
 from dpconvex.algorithms.location.noisy_descent import LABEL, NoisyGradients, OfGradients, into_ball
@@ -75,8 +75,7 @@ class OneStagePlan(LocationPlan):
     noise_name = "gaussian"
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class ClippedMeanPlan(OneStagePlan):
     """Constants of one noisy mean."""
 
@@ -122,8 +121,7 @@ def plan_mean(domain: PointDomain, n: int, privacy: PrivacyParams) -> ClippedMea
     return ClippedMeanPlan(domain, n, privacy, mechanism)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class MedianMechanism(Mechanism[float]):
     r"""A number z of an interval with density proportional to ``exp(-epsilon |rank(z) - n/2| / 2)``.
 
@@ -223,8 +221,7 @@ def _refined_interval(ends: list[float], rate: float, away: list[float], prefix:
                 return k
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class CoordinateMedianPlan(OneStagePlan):
     """Constants of d medians."""
 
@@ -267,8 +264,7 @@ def plan_medians(domain: PointDomain, n: int, privacy: PrivacyParams) -> Coordin
     return CoordinateMedianPlan(domain, n, privacy, MedianMechanism(covered_range(mu), -R, R, n, "gaussian", rank))
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class OriginDescentPlan(OfGradients, OneStagePlan):
     """Constants of one descent."""
 
@@ -329,8 +325,7 @@ def descend(
     return center + kept / averaged
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Descent(OfGradients, Booster):
     """Public constants of T noisy steps from a private warm start."""
 

@@ -1,13 +1,12 @@
 """A problem on which no private method can do well: the packing of the heavy-tail paper's lower bound (Theorem 4.1)."""
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar, Literal, final
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, final_dataclass
 from dpconvex.losses import SmoothLoss
 from dpconvex.losses.base import Task
 from dpconvex.problems.data.domain import DataDomain
@@ -18,8 +17,7 @@ MOST = 10_000
 """The hardest p is sought for up to this many records that show the direction; it has about d log 2/epsilon."""
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class LinearLoss(SmoothLoss):
     """``z``: the loss is ``<w, x>``, its gradient x; negative for some predictions, so in no list of losses."""
 
@@ -43,8 +41,7 @@ class LinearLoss(SmoothLoss):
         return np.zeros(np.shape(y))
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class PackingLaw:
     """Records that are 0 but with probability p, then ``p^(-1/k) nu``: ``G_k = 1``, mean ``p^(1-1/k) nu``.
 
@@ -73,8 +70,7 @@ class PackingLaw:
         return self.mean_norm * (float(self.direction @ w) + RADIUS)
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class HeavyTailedInstance:
     """A problem with data on which the lower bound holds; made by `heavy_tailed_lower_bound`."""
 

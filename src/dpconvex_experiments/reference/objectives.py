@@ -1,15 +1,14 @@
 """What only experiments and tests ask for: a density, the largest loss, a shifted mean, and a quadratic game."""
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import softmax
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Floats, forwarded
+from dpconvex._types import Floats, final_dataclass, forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems import Block, ConvexFunction, DataDomain, RecordLoss, Records, SaddleLoss, WholeObjective
 from dpconvex.problems.base import UP
@@ -17,8 +16,7 @@ from dpconvex.problems.custom.functions import of_shape, row_blocks
 from dpconvex.problems.minimax.base import Pair, SimplexPoint, SimplexSaddle, check_array, check_sizes, clamped
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class LogLinearDensity(RecordLoss):
     r"""Negative log-likelihood of a density ``p_w(x) ~ exp(<w, T(x)>)`` of one number on a public grid.
 
@@ -86,8 +84,7 @@ class LogLinearDensity(RecordLoss):
         return np.rint((records[:, 0] + 1) / 2 * (self.points - 1)).astype(np.intp)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class MaxRisk(WholeObjective):
     """The largest loss, ``F(w, X) = max_i f(w, x_i)``: the worst-served record counts.
 
@@ -120,8 +117,7 @@ class MaxRisk(WholeObjective):
         return max((self.value_and_gradient(w, rows) for rows in row_blocks(records)), key=lambda found: found[0])
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class ShiftedMeanLoss(SaddleLoss):
     """``h(w, v, x) = |w - x|^2 / 2 + <w, v> - concavity/2 |v|^2``: a mean whose gain an adversary pulls down.
 
@@ -170,8 +166,7 @@ class ShiftedMeanLoss(SaddleLoss):
         return w - self.concavity * v
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class QuadraticGame(SimplexSaddle):
     """``(q^T x)^2/2 + (a^T x)(b^T y) - (r^T y)^2/2`` with vectors in ``[-1, 1]``: affine gradients.
 

@@ -1,14 +1,13 @@
 """The paper's own outlier removal. Methods use `RobustMean`, which needs fewer users for the same promise."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import Floats, attributes
+from dpconvex._types import Floats, attributes, final_dataclass
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import LaplaceMechanism, OneTest
 from dpconvex.mechanisms.robust_mean import counts_within
@@ -16,8 +15,7 @@ from dpconvex.privacy import GuardedGaussianNoise, Sensitivity, Unit
 from dpconvex.randomness import BitSource, exact
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class OutlierRemoval(OneTest):
     r"""The outlier removal of Lowy, Liu and Asi (2024), Algorithm 1, steps 4 to 6, calibrated exactly ("Form A").
 

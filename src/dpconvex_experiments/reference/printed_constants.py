@@ -10,10 +10,10 @@ import itertools
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import gamma
 
 from dpconvex import _rounding
+from dpconvex._types import IntArray
 from dpconvex.algorithms.erm.heavy_tailed.schedule import TUNING, Phase, Schedule, Setting, Stage
 from dpconvex.algorithms.erm.output_perturbation import schedules
 from dpconvex.algorithms.minimax import anytime, base, bias_reduced, frank_wolfe, vertex_descent
@@ -113,7 +113,7 @@ def bias_reduced_mirror_descent(
 @printed("variance_reduced_frank_wolfe")
 def variance_reduced_frank_wolfe(
     problem: SimplexSaddle, privacy: PrivacyParams, budget: float, most: int, phases: int | None
-) -> tuple[int, NDArray[np.int64], tuple[float, ...]]:
+) -> tuple[int, IntArray, tuple[float, ...]]:
     """Return Theorem 3.22's phases, batches and score scales (one over the noise); no scale beyond what is private."""
     if not privacy.delta > 0:
         raise InvalidParameterError("constants", "paper", "needs delta > 0", "Use constants='calibrated'")

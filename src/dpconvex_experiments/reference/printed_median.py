@@ -13,14 +13,13 @@ Repairs
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Array, Floats, IntArray
+from dpconvex._types import Array, Floats, IntArray, final_dataclass
 from dpconvex.algorithms.location.base import CenterFinder, FoundRadius, RadiusFinder, WarmStart
 from dpconvex.algorithms.location.geometric_median import ORDERS, GeometricMedianPlan, fallback
 from dpconvex.algorithms.location.radius_and_center import CENTER, TEST
@@ -42,8 +41,7 @@ PRINTED_LEMMA = "average of a contractive walk, in units of the printed bound (2
 RADIUS_FAILURE, CENTER_FAILURE = "repeated indices of the radius", "misleading indices of the center"
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class BoundedLaplaceMechanism(Mechanism[Floats]):
     """Discrete Laplace noise on a grid, drawn anew until it is at most `bound`: (epsilon, delta).
 
@@ -99,8 +97,7 @@ class BoundedLaplaceMechanism(Mechanism[Floats]):
         return -away / self.scale if away <= self.bound + self.step else -np.inf
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class PrintedRadius(RadiusFinder):
     """Algorithm 2: fresh indices for every record and round."""
 
@@ -133,8 +130,7 @@ class PrintedRadius(RadiusFinder):
         return self.first(scores, self.domain.radius_bound, source, ledger)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class PrintedCenter(CenterFinder):
     """Algorithm 3: weights from some 10^4 random indices a record."""
 

@@ -11,11 +11,9 @@ All numbers are fixed before the first step, since the noise of a step depends o
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import final
 
-from dpconvex._types import Floats
+from dpconvex._types import Floats, final_dataclass
 
 Oracle = Callable[[Floats], Floats | None]
 """Noisy gradient of the whole objective at a point (dim,); None ends the run (a failed test)."""
@@ -25,8 +23,7 @@ Variance = Callable[[int], float]
 MOST_STEPS = 4096
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Stage:
     """N steps, at least 1, with Gamma: L for a single stage, at least 2 L in many."""
 
@@ -34,8 +31,7 @@ class Stage:
     gamma: float
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Descent:
     """Stages that minimize an objective of convexity mu >= 0; `excess` bounds the expected excess at the end."""
 

@@ -22,12 +22,12 @@ Error
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, final
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from dpconvex import _rounding
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, final_dataclass
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, check_average, recorded, require, uses
 from dpconvex.algorithms.assumptions import USER_LOSS
 from dpconvex.geometry import L2Norm
@@ -92,8 +92,7 @@ class GridPlan(LinearModelPlan):
         return np.full(problem.dim, min(1 / math.sqrt(sharpness), self.radius))
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class ExponentialMechanismPlan(GridPlan):
     """Constants of one run of the exponential mechanism in the ball of the problem's radius."""
 
@@ -126,8 +125,7 @@ class ExponentialMechanismPlan(GridPlan):
         return self.finish(grid[chosen], source)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class LocalizedMechanismPlan(GridPlan):
     """Constants of one run of the localized exponential mechanism."""
 

@@ -1,11 +1,11 @@
 """All methods that minimize the loss of a linear model, by name, and the choice among them from public facts."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
-from typing import final
 
 from dpconvex import _validate
+from dpconvex._types import final_dataclass
 from dpconvex.algorithms import LinearModelPlan, check_unit, stored
 from dpconvex.algorithms.erm import (
     exponential_mechanism,
@@ -104,9 +104,8 @@ ERM_METHODS = Registry(
 """Every method by the name used in estimators and on the command line."""
 
 
-@final
 @stored
-@dataclass(frozen=True)
+@final_dataclass
 class Methods:
     """A function that plans the named algorithms for any problem and promise; its first plan is the one to run."""
 
@@ -145,9 +144,8 @@ def plans(
     if not found:
         name = next((name for name in ("solver", *OF_USERS, "constants", "noise") if name in options.fixed()), None)
         if name is None:
-            raise InvalidParameterError(
-                "algorithm", algorithm, "has no plan for this problem and promise", "Use 'auto'"
-            )
+            what = "has no plan for this problem and promise"
+            raise InvalidParameterError("algorithm", algorithm, what, "Use 'auto'")
         what = f"is not available for algorithm={algorithm!r}"
         raise InvalidParameterError(name, getattr(options, name), what, "Leave it out, or use another algorithm")
     return found

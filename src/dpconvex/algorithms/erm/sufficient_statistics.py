@@ -25,14 +25,14 @@ they are post-processing. A look is a release of residuals' shares by size; resi
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Array, Floats, forwarded
+from dpconvex._types import Array, Floats, final_dataclass, forwarded
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, check_average, recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import gaussian_block_weights
@@ -51,8 +51,7 @@ _ENERGIES = np.exp(np.linspace(-9.0, 6.0, 61))
 """Candidates for the energy (squared length) of the parameters, over the energy expected from the public radius."""
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class Statistics:
     """Weighted sums over records, made by `of`. A record has weight ``1/n``; a user's records share ``1/n``."""
 
@@ -62,9 +61,7 @@ class Statistics:
     units: Floats  #: (dim,), the units by which features are divided, and parameters multiplied
 
     @classmethod
-    def of(
-        cls, problem: LinearModelProblem, X: Array, y: Array, groups: UserGroups | None, units: Floats
-    ) -> "Statistics":
+    def of(cls, problem: LinearModelProblem, X: Array, y: Array, groups: UserGroups | None, units: Floats) -> Self:
         """Return the statistics of clipped and weighted records and targets."""
         (records, targets), weights = problem.clipped(X, y), problem.weights(groups)
         return cls(problem, records if weights is None else records.weighted(weights), targets, units)
@@ -142,8 +139,7 @@ def unpacked(vector: Floats, dim: int) -> Floats:
     return matrix + np.triu(matrix, 1).T
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class Curvature:
     """Eigenvalues of noisy second moments, raised to 0; steps add the resolution, a curvature that noise may hide."""
 
@@ -197,8 +193,7 @@ SHARES_LEMMA = "one share falls by at most 1/n and another grows by at most 1/n,
 MOST_COLUMNS = 2000
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Tuning:
     """Constants chosen on simulated tables (docs, Sufficient statistics)."""
 
@@ -217,8 +212,7 @@ class Tuning:
 TUNING = Tuning()
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Stage:
     """One look at residuals and some gradients, each at level 1; stages are numbered from 1."""
 
@@ -254,8 +248,7 @@ class Stage:
         return self.residuals.planned(self.residuals_label), gradients
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class SufficientStatisticsPlan(LinearModelPlan):
     """Constants of one run of least squares by sufficient statistics."""
 
@@ -349,8 +342,7 @@ class SufficientStatisticsPlan(LinearModelPlan):
 
     @cached_property
     def releases(self) -> tuple[Release, ...]:
-        later = (release for stage in self.stages for release in stage.releases)
-        return self.moments.planned(MOMENTS), *later
+        return self.moments.planned(MOMENTS), *(release for stage in self.stages for release in stage.releases)
 
     @property
     def coefficient_deviation(self) -> Floats:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 
-from dpconvex._types import REQUIRED, Array, Floats
+from dpconvex._types import REQUIRED, Array, Floats, final_dataclass
 from dpconvex.algorithms import Plan, PredictedError
 from dpconvex.algorithms.base import Releasing
 from dpconvex.errors import InvalidDataError
@@ -88,8 +88,7 @@ class MedianStatus(StrEnum):
     CENTER_FAILED = "center_failed"
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class LocationResult:
     """The result of a run. Location, radius, center and status are released; nothing else depends on the data."""
 

@@ -20,11 +20,12 @@ Assumptions
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
 from dpconvex import _validate
+from dpconvex._types import final_dataclass
 from dpconvex.algorithms import check_relation, recorded, stored
 from dpconvex.algorithms.location import base
 from dpconvex.algorithms.location.noisy_descent import plan_settling
@@ -91,8 +92,7 @@ def shares_for(n: int, dim: int, privacy: PrivacyParams) -> Shares:
     return Shares(radius, test, center, 1 - test - center)
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class GeometricMedianPlan(base.LocationPlan):
     """Public constants of one run."""
 

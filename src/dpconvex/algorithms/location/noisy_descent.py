@@ -19,13 +19,13 @@ Rounding
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, final
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Floats
+from dpconvex._types import Floats, final_dataclass
 from dpconvex.algorithms.base import Releasing
 from dpconvex.algorithms.location.base import Booster, Points, Refined, WarmStart
 from dpconvex.mechanisms import GaussianMechanism
@@ -46,8 +46,7 @@ LARGEST, SPREAD = 0.5, 0.05  # Largest step, and by how far noise may move itera
 SURPRISE = 4.0  # Steps are halved beyond this number of deviations of the product of two gradients of pure noise
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class NoisyGradients:
     """A fixed number of noisy gradients, released under one label; the mechanism is that of a single gradient."""
 
@@ -103,8 +102,7 @@ class OfGradients(Releasing):
         return (self.gradients.release,)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class SettlingDescent(OfGradients, Booster):
     """Public constants of T noisy steps from a private warm start."""
 

@@ -27,13 +27,12 @@ Rounding
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, final_dataclass
 from dpconvex.algorithms import uses
 from dpconvex.algorithms.location.base import CenterFinder, FoundRadius, Points, RadiusFinder, WarmStart, sample_of
 from dpconvex.mechanisms import AboveThreshold, FailureAllowance, GaussianMechanism
@@ -64,8 +63,7 @@ COARSE_SHARE = 2.0**-10  # Share of the center's mu that the coarse center spend
 SUMS = 1 + 1e-7  # Factor for the rounding of differences of sums of weights
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class GroupedRadius(RadiusFinder):
     """The search for the radius by counting near pairs within groups of records."""
 
@@ -88,8 +86,7 @@ class GroupedRadius(RadiusFinder):
         return self.first(pairs, float(grid[-1]), source, ledger)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Ramp:
     """The map from counts to weights, by group size: 0 up to `floor`, 1 from ``floor + width`` on, linear between."""
 
@@ -116,8 +113,7 @@ class Ramp:
         return (size - 1) / float(self.width(size)) if self.exact else 1 / (self.high - self.low)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class GroupedCenter(CenterFinder):
     """The center of the crowd, from exact counts of near points or from counts within random groups."""
 
@@ -137,8 +133,7 @@ class GroupedCenter(CenterFinder):
     def allowance(self) -> FailureAllowance:
         """The allowance that pays for both failures together."""
         lemma = "the margin of the test fails with probability delta_1, random groups mislead with delta_2 (Lemma 4)"
-        total = _rounding.sum_up((self.margin, self.misled))
-        return FailureAllowance(total, lemma, self.test.sensitivity.unit)
+        return FailureAllowance(_rounding.sum_up((self.margin, self.misled)), lemma, self.test.sensitivity.unit)
 
     def describe(self) -> Mapping[str, Any]:
         counts = {"center_counts": "exact" if self.ramp.exact else "groups", "center_sample": self.n}

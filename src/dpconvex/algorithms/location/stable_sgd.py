@@ -22,13 +22,12 @@ Rounding
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, final
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, final_dataclass
 from dpconvex.algorithms.location.base import Booster, Refined, WarmStart
 from dpconvex.algorithms.location.noisy_descent import into_ball
 from dpconvex.mechanisms import FailureAllowance, GaussianMechanism, Planned
@@ -41,8 +40,7 @@ ALLOWANCE = "a record is visited more often than m times"
 Order = Literal["fixed", "random"]
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Phase:
     """Public constants of one phase. Lengths are multiples of the warm start's ball."""
 
@@ -70,8 +68,7 @@ class Phase:
         return walk(points, visits, center, z.copy(), self.step * size, self.ball * size, self.first, COINCIDENT)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class StableSgd(Booster):
     """Public constants of all phases."""
 

@@ -21,14 +21,14 @@ Bound
 import math
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, final
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex import _validate
+from dpconvex._types import IntArray, final_dataclass
 from dpconvex.algorithms import PredictedError, check_relation, recorded, within_floats
 from dpconvex.algorithms.minimax import base
 from dpconvex.errors import InvalidParameterError
@@ -49,8 +49,7 @@ Fixed = tuple[int | None, int | None, int | None, int | None]
 """T, K, q and the number of draws of the output, each None unless the caller fixes it."""
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Shape:
     """Numbers of iterations and draws of a run."""
 
@@ -60,8 +59,7 @@ class Shape:
     output: int  #: number of draws for the output
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class AnytimePlan(base.VertexSamplingPlan):
     """Public constants of one run, either ``"calibrated"`` or those of the ``"paper"``."""
 
@@ -75,7 +73,7 @@ class AnytimePlan(base.VertexSamplingPlan):
     theorem = "Proposition 4.3 (anytime mirror descent), draws taken from single iterates picked by public coins; zCDP."
 
     @cached_property
-    def picks(self) -> Mapping[int, NDArray[np.int64]]:
+    def picks(self) -> Mapping[int, IntArray]:
         """The iterates from which vertices are drawn, by the time of the fresh query point (T for the output)."""
         shape, generator = self.shape, np.random.default_rng(self.coins)  # public: the picks are no secret
         wanted = {t: shape.K for t in range(1, shape.T) if t <= shape.q or t % shape.q == 0}
@@ -84,7 +82,7 @@ class AnytimePlan(base.VertexSamplingPlan):
         return {t: generator.integers(1, t + 1, size=count) for t, count in wanted.items()}
 
     @cached_property
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> IntArray:
         """Batch sizes, shape (T - 1,)."""
         n, T = self.problem.n, self.shape.T
         if self.constants == "paper":
@@ -134,7 +132,7 @@ class AnytimePlan(base.VertexSamplingPlan):
         return self.finish(point.dense(), np.ones(1), source)
 
 
-def exposures(T: int, picks: Mapping[int, NDArray[np.int64]]) -> NDArray[np.int64]:
+def exposures(T: int, picks: Mapping[int, IntArray]) -> IntArray:
     """Return, for each of the T - 1 batches, the number of draws from later iterates; `picks` are those of a plan."""
     counts = np.bincount(np.concatenate(list(picks.values())), minlength=T + 2)
     after = counts.sum() - np.cumsum(counts)  # draws from iterates above each index

@@ -8,9 +8,8 @@ from functools import cached_property
 from typing import Any, ClassVar, final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpconvex._types import Floats
+from dpconvex._types import Floats, IntArray, final_dataclass
 from dpconvex.algorithms import Plan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import Planned, VertexSampling, VertexSession
@@ -28,8 +27,7 @@ PUBLIC_ORDER = Assumption("the order of the records does not depend on their con
 DRAWN_POINTS = Assumption("gradients are taken at drawn points only", "by the run's listing")
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class SaddleResult:
     """The result of a run: the pair is released, and nothing else depends on the data."""
 
@@ -109,7 +107,7 @@ class VertexSamplingPlan(SaddlePlan):
         return self.sampling.start(self.label, source, Ledger(self.privacy, self.releases))
 
 
-def drawn(session: VertexSession, state: list[Floats], count: int) -> list[NDArray[np.int64]]:
+def drawn(session: VertexSession, state: list[Floats], count: int) -> list[IntArray]:
     """Draw `count` vertices of each block; a block of one vertex needs no draw."""
     return [session.draw(s, count) if len(s) > 1 else np.zeros(count, np.int64) for s in state]
 
@@ -139,7 +137,7 @@ def affordable(n: int, iterations: float) -> None:
         raise InvalidParameterError("n", n, what, "Use constants='calibrated', another algorithm, or a random subset")
 
 
-def batch_sizes(n: int, weights: Floats) -> NDArray[np.int64]:
+def batch_sizes(n: int, weights: Floats) -> IntArray:
     """Return sizes ``ceil(level weights_r)`` of disjoint batches of n records, for the largest level they allow."""
     if len(weights) > n:
         raise InvalidParameterError("iterations", len(weights), f"must be at most n={n}", "Use fewer iterations")
@@ -154,6 +152,6 @@ def batch_sizes(n: int, weights: Floats) -> NDArray[np.int64]:
     return sizes
 
 
-def batch_slices(sizes: NDArray[np.int64]) -> list[slice]:
+def batch_slices(sizes: IntArray) -> list[slice]:
     """Return consecutive slices of these sizes."""
     return [slice(end - size, end) for end, size in zip(np.cumsum(sizes).tolist(), sizes.tolist(), strict=True)]

@@ -15,15 +15,13 @@ Repairs
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Floats
+from dpconvex._types import Floats, IntArray, final_dataclass
 from dpconvex.algorithms import PredictedError, check_relation, recorded, within_floats
 from dpconvex.algorithms.minimax import base
 from dpconvex.errors import InvalidParameterError
@@ -41,8 +39,7 @@ LEMMA = (
 MOST_STEPS = 20_000
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Budget:
     """The inputs of Algorithm 3."""
 
@@ -52,16 +49,15 @@ class Budget:
     alpha: float  #: printed batches have max(1, 2^N/alpha) records
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class BiasReducedPlan(base.VertexSamplingPlan):
     """Public constants of one run, either ``"calibrated"`` or those of the ``"paper"``."""
 
     constants: str
     budget: Budget
     antithetic: bool  #: whether the coarse average is taken over both halves (same mean, much less variance)
-    levels: NDArray[np.int64]  #: levels N_1 .. N_T
-    sizes: NDArray[np.int64]  #: batch sizes, (T - 1,): the gradient of the last step is not needed
+    levels: IntArray  #: levels N_1 .. N_T
+    sizes: IntArray  #: batch sizes, (T - 1,): the gradient of the last step is not needed
     steps: tuple[float, float]  #: step sizes of x and y
     coins: int  #: public seed of the levels
     algorithm = "bias_reduced_mirror_descent"
@@ -120,7 +116,7 @@ class BiasReducedPlan(base.VertexSamplingPlan):
 
 
 def bias_reduced_sums(
-    problem: SimplexSaddle, records: Any, rows: slice, vertices: Sequence[NDArray[np.int64]], M: int, antithetic: bool
+    problem: SimplexSaddle, records: Any, rows: slice, vertices: Sequence[IntArray], M: int, antithetic: bool
 ) -> tuple[Floats, Floats]:
     """Return Algorithm 2's combination of sums of clipped gradients at averages of ``2^(N+1)`` vertices, (dx,), (dy,).
 
@@ -154,12 +150,12 @@ def kappa(N: int, M: int, antithetic: bool) -> float:
     return 2 * C * 2**N + 1
 
 
-def kappas(levels: NDArray[np.int64], M: int, antithetic: bool) -> NDArray[np.float64]:
+def kappas(levels: IntArray, M: int, antithetic: bool) -> Floats:
     """Return `kappa` of all levels but the last, shape (T - 1,)."""
     return np.array([kappa(int(N), M, antithetic) for N in levels[:-1]])
 
 
-def draw_levels(U: float, M: int, coins: int) -> NDArray[np.int64]:
+def draw_levels(U: float, M: int, coins: int) -> IntArray:
     """Return the levels of one run, (T,), T at least 2: one more than the budget allows."""
     generator = np.random.default_rng(coins)  # public: the levels are no secret
     weights = 0.5 ** np.arange(M + 1)
@@ -169,7 +165,7 @@ def draw_levels(U: float, M: int, coins: int) -> NDArray[np.int64]:
     return drawn[: max(2, taken)].astype(np.int64)
 
 
-def draws_after(levels: NDArray[np.int64]) -> NDArray[np.int64]:
+def draws_after(levels: IntArray) -> IntArray:
     """Return, for each of the T - 1 batches, the draws of one block that follow it, at levels (T,)."""
     draws = 2 ** (levels + 1) + 1  # draws for a gradient, and one for the output
     draws[-1] = 1

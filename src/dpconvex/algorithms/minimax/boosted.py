@@ -14,13 +14,14 @@ Parts of the run, constants and the bound (Theorem 3.20, explicit): docs, Saddle
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, cast, final
+from typing import Any, cast
 
 import numpy as np
 
 from dpconvex import _validate
+from dpconvex._types import final_dataclass
 from dpconvex.algorithms import PredictedError, check_relation, recorded, within_floats
 from dpconvex.algorithms.minimax import anytime, bias_reduced, frank_wolfe, vertex_descent
 from dpconvex.algorithms.minimax.base import SaddlePlan, SaddleResult
@@ -41,8 +42,7 @@ SELECTION_LEMMA = (
 )
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class BoostedPlan(SaddlePlan):
     """Public constants of one run, either ``"calibrated"`` or those of the ``"paper"``."""
 

@@ -23,15 +23,13 @@ Bounds
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Floats
+from dpconvex._types import Floats, IntArray, final_dataclass
 from dpconvex.algorithms import PredictedError, check_relation, recorded, within_floats
 from dpconvex.algorithms.minimax import base
 from dpconvex.errors import InvalidParameterError
@@ -50,8 +48,7 @@ CURVATURE_DIVISOR = 8
 """Assumed ratio of the worst curvature over the domain to that of data, for the default number of steps."""
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class FrankWolfePlan(base.VertexSamplingPlan):
     """Public constants of one run with full gradients."""
 
@@ -135,8 +132,7 @@ def plan(problem: SimplexSaddle, privacy: PrivacyParams, *, steps: int | None = 
         return FrankWolfePlan(problem, privacy, T, scale(T), 8 * smoothness / (T + 2) + ell / scale(T))
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Node:
     """One node that reads records, at depth s of the tree of phase t."""
 
@@ -171,14 +167,13 @@ def walk(phases: int) -> tuple[tuple[Node, int], ...]:
     return tuple(found)
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class VarianceReducedPlan(base.VertexSamplingPlan):
     """Public constants of one run in one pass, either ``"calibrated"`` or those of the ``"paper"``."""
 
     constants: str
     phases: int  #: number P of phases
-    sizes: NDArray[np.int64]  #: batch size of each node, in the order of the walk
+    sizes: IntArray  #: batch size of each node, in the order of the walk
     score_scales: tuple[float, ...]  #: factor c from gradients to scores, for each phase
     algorithm = "variance_reduced_frank_wolfe"
     label = "vertices at the leaves"
@@ -236,7 +231,7 @@ def exposures(problem: SimplexSaddle, phases: int, pure: bool) -> Floats:
     return np.array([node.kappa(problem) * node.leaves ** (1.0 if pure else 0.5) for node, _ in walk(phases)])
 
 
-def _excess(problem: SimplexSaddle, phases: int, sizes: NDArray[np.int64], scale: float) -> float:
+def _excess(problem: SimplexSaddle, phases: int, sizes: IntArray, scale: float) -> float:
     """Return the bound on the expected excess."""
     # A leaf's estimate sums the root's gradient and at most one difference per depth.
     widest = [0.0] * (phases + 1)
@@ -270,7 +265,7 @@ def plan_variance_reduced(
         raise InvalidParameterError("phases", phases, f"must be at most {most} for n={problem.n}")
     budget = base.range_budget(privacy) / ENLARGEMENT**2 * (1 - 1e-6) / rounded_spread(problem)
 
-    def constants_for(P: int) -> tuple[NDArray[np.int64], tuple[float, ...]]:
+    def constants_for(P: int) -> tuple[IntArray, tuple[float, ...]]:
         weights = exposures(problem, P, privacy.pure)
         sizes = base.batch_sizes(problem.n, weights)
         return sizes, (budget / float((weights / sizes).max()),) * P

@@ -24,14 +24,14 @@ Bound, multiplicative weights
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
 from dpconvex import _rounding
-from dpconvex._types import Floats, attributes
+from dpconvex._types import Floats, attributes, final_dataclass
 from dpconvex.algorithms import PredictedError, check_relation, recorded, require_delta, uses, within_floats
 from dpconvex.algorithms.minimax.base import SIGNS, SaddlePlan, SaddleResult, require_records
 from dpconvex.errors import InvalidParameterError
@@ -57,8 +57,7 @@ SLOPE_SHARE = 0.25  # share of the worst slope, rarely met, for which steps are 
 ERROR_SHARES = {"smooth": 0.08, "entropic": 0.3, "euclidean": 0.15}  # measured gap as a share of the bound
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class GaussianDescentPlan(SaddlePlan):
     """Public constants of one run of noisy descent."""
 
@@ -210,8 +209,7 @@ def plan_sgda(problem: SimplexSaddle, privacy: PrivacyParams) -> GaussianDescent
     return _plan(problem, privacy, "euclidean")
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class MultiplicativeWeightsPlan(SaddlePlan):
     """Public constants of one run of private multiplicative weights."""
 

@@ -8,14 +8,13 @@ Lemma
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Array, Floats, forwarded
+from dpconvex._types import Array, Floats, final_dataclass, forwarded
 from dpconvex.algorithms import Plan, recorded, stored
 from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.errors import InvalidParameterError
@@ -30,9 +29,8 @@ LABEL = "number of records in each group"
 LEMMA = "a replaced record moves at most two counts of groups, by one each"
 
 
-@final
 @stored
-@dataclass(frozen=True)
+@final_dataclass
 class GroupShares:
     """Plan of a private release of every group's proportion; certificates hold it under this name."""
 
@@ -74,8 +72,7 @@ class GroupShares:
         return raised(noisy / self.n, self.smallest)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class GroupProportionsPlan(Plan):
     """Proportions of the groups from the data, then a method for these proportions: one promise for both."""
 

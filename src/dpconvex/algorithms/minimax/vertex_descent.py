@@ -22,15 +22,13 @@ Schedule
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex import _validate
-from dpconvex._types import Floats, forwarded
+from dpconvex._types import Floats, IntArray, final_dataclass, forwarded
 from dpconvex.algorithms import PredictedError, check_relation, recorded, within_floats
 from dpconvex.algorithms.base import beyond_floats
 from dpconvex.algorithms.minimax import base
@@ -46,8 +44,7 @@ from dpconvex.randomness import BitSource
 MOST_SAMPLES = 4096  # largest number K of samples that is considered
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Tuning:
     """Shares measured on simulated games (docs, Saddle points); they affect choices only, never the privacy."""
 
@@ -64,8 +61,7 @@ class Tuning:
 TUNING = Tuning()
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class Layout:
     """Numbers of iterations and draws, and which draws follow which batch."""
 
@@ -84,7 +80,7 @@ class Layout:
         return weights / weights.sum()
 
     @cached_property
-    def draws_after(self) -> NDArray[np.int64]:
+    def draws_after(self) -> IntArray:
         """Number of draws in each block after each of the T - 1 batches, shape (T - 1,)."""
         left = self.T - np.arange(1, self.T)
         return self.K * left if self.reuse else (self.K + 1) * (left - 1) + 1  # the last query point is not drawn
@@ -104,11 +100,11 @@ class Layout:
     def _weights(self) -> Floats:
         return self._exposed if self.balanced else np.ones(self.T - 1)
 
-    def sizes(self, n: int) -> NDArray[np.int64]:
+    def sizes(self, n: int) -> IntArray:
         """Return the batch sizes, shape (T - 1,)."""
         return batch_sizes(n, self._weights)
 
-    def exposure(self, sizes: NDArray[np.int64]) -> float:
+    def exposure(self, sizes: IntArray) -> float:
         """Return the largest of ``sqrt(m_r)/|B_r|``, or of ``m_r/|B_r|`` for pure privacy."""
         return float((self._exposed / sizes).max())
 
@@ -118,8 +114,7 @@ class Layout:
         return float((self._exposed / self._weights).max()) / level
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Bound:
     """The explicit bound for a problem, with or without re-used outputs."""
 
@@ -201,19 +196,18 @@ class Bound:
         return self._regret(T, steps, self.noise_share) + self.slack_share * self.slack(T, K)
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class Schedule:
     """Public constants of one run."""
 
     layout: Layout
-    sizes: NDArray[np.int64]  #: batch sizes, (T - 1,)
+    sizes: IntArray  #: batch sizes, (T - 1,)
     steps: tuple[float, float]  #: step sizes of x and of y
     bound: float  #: bound on the expected gap; infinite without a proof: tapered, or re-used if not bilinear
     expected: float  #: typical gap, the measured share of the score; for comparisons only
 
     @classmethod
-    def of(cls, layout: Layout, sizes: NDArray[np.int64], steps: tuple[float, float], bound: Bound) -> "Schedule":
+    def of(cls, layout: Layout, sizes: IntArray, steps: tuple[float, float], bound: Bound) -> "Schedule":
         """Return the schedule with its errors."""
         T, K = layout.T, layout.K
         expected = TUNING.gap_share * Bound(bound.problem, bound.reuse).score(T, K, steps)
@@ -257,8 +251,7 @@ LEMMA = (
 )
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class VertexDescentPlan(base.VertexSamplingPlan):
     """Public constants of one run of Algorithm 1, either ``"calibrated"`` or those of the ``"paper"``."""
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, final_dataclass
 from dpconvex.algorithms import Plan, check_relation
 from dpconvex.algorithms.queries.released_tables import Histogram, ReleasedModel, ReleasedTables
 from dpconvex.errors import InvalidDataError, InvalidParameterError
@@ -41,8 +41,7 @@ LEAST_STEPS, MOST_STEPS, MOST_WORK = 50, 20_000, 1e9
 """Limits of a fit: steps at least and at most, and cells times steps at most, which takes seconds on one core."""
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class QueryResult:
     """What a run returns: the released model, answers and tables, with certificate and plan."""
 

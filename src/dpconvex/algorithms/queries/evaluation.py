@@ -26,7 +26,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, final_dataclass
 from dpconvex.algorithms import Plan, PredictedError, check_relation, recorded
 from dpconvex.errors import InvalidDataError
 from dpconvex.geometry import GroupedNorm
@@ -41,8 +41,7 @@ RANGE = 4.0  #: Thresholds are equal steps of the log-odds between minus and plu
 NUMBERS = 4  # Means released per group: loss, absolute residual, target, and squared target (quantiles: if covered).
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class EvaluationResult:
     """The released tables of one evaluation, with certificate and plan."""
 
@@ -134,8 +133,7 @@ class EvaluationPlan(Plan):
         """Return the exact sums, int64 (cells,), in units of `ONE`."""
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class CountsPlan(EvaluationPlan):
     """Counts of records by bin of the score, label and group; with more than two classes also a confusion table.
 
@@ -162,8 +160,7 @@ class CountsPlan(EvaluationPlan):
     def mechanism(self) -> LaplaceMechanism:
         # Lemma 1: one cell of each table loses a unit and another gains one
         lemma = "a replaced unit moves one unit of count between two cells of each table (docs, Private evaluation)"
-        value = self._widened(2.0 * len(self.shapes))
-        moved = Sensitivity(value, "l1", lemma, unit=self.privacy.unit)
+        moved = Sensitivity(self._widened(2.0 * len(self.shapes)), "l1", lemma, unit=self.privacy.unit)
         return LaplaceMechanism.calibrate(moved, self.privacy.epsilon, self.size)
 
     @property
@@ -179,8 +176,7 @@ class CountsPlan(EvaluationPlan):
         return total
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class NumbersPlan(EvaluationPlan):
     """Sums of four numbers in [0, 1] for each group, preceded by the group's count where groups are private."""
 

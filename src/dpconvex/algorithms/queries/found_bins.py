@@ -24,15 +24,14 @@ Assumptions
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, field, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar, cast, final
+from typing import Any, ClassVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex import _rounding
-from dpconvex._types import Array, Floats, forwarded
+from dpconvex._types import Array, Floats, IntArray, final_dataclass, forwarded
 from dpconvex.algorithms import PredictedError, continued, recorded, stored
 from dpconvex.algorithms.queries import noisy_tables
 from dpconvex.algorithms.queries.base import Answered, QueryReleasePlan, mu_of
@@ -60,8 +59,7 @@ OfBins = noisy_tables.NoisyTablesPlan | NoisyTreePlan | GroupedTablesPlan  #: Pl
 
 
 @stored
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Open:
     """Columns whose bins are to be found, all given by position: public facts."""
 
@@ -82,8 +80,7 @@ class Open:
         return tuple(k for k in self.columns if k not in self.grids)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class FoundBinsPlan(QueryReleasePlan):
     """Private bins, and ranges, of some columns, then noisy tables; a run takes the raw numbers of these columns."""
 
@@ -256,7 +253,7 @@ def _grid(found: NumberRange) -> Array:
     return np.unique([*found.even(ranges.GRID + 1), *zero])
 
 
-def _cells(edges: Array, values: Array) -> NDArray[np.int64]:
+def _cells(edges: Array, values: Array) -> IntArray:
     """Return the cell of every number, (n,): beyond the ends the first or last cell, `SIZE` - 1 if it is missing."""
     values = np.asarray(values, dtype=np.float64)
     return np.where(np.isnan(values), SIZE - 1, np.searchsorted(edges[1:-1], values, side="right"))

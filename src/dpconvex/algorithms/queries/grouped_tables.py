@@ -21,16 +21,15 @@ Intervals
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import product
-from typing import Any, ClassVar, NamedTuple, final
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats, forwarded
+from dpconvex._types import Array, Floats, IntArray, final_dataclass, forwarded
 from dpconvex.algorithms import PredictedError, recorded
 from dpconvex.algorithms.queries import base, latent_classes, noisy_tables
 from dpconvex.algorithms.queries.released_tables import ReleasedModel, ReleasedTables, within
@@ -61,12 +60,11 @@ class Released(NamedTuple):
     """What steps 1 to 3 release."""
 
     columns: ReleasedTables  #: tables of one column each, with all its values
-    groups: tuple[NDArray[np.int64], ...]  #: for each column, the group of each of its values
+    groups: tuple[IntArray, ...]  #: for each column, the group of each of its values
     pairs: ReleasedTables  #: tables of pairs of columns, with grouped values
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class GroupedModel(ReleasedModel):
     """A distribution over groups of values; given its group, a value is independent of all other columns."""
 
@@ -85,8 +83,7 @@ class GroupedModel(ReleasedModel):
         return np.column_stack([within(drawn[:, k], part, generator) for k, part in enumerate(self.levels)])
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class GroupedTablesPlan(base.QueryReleasePlan):
     """Public constants of one release of grouped tables."""
 
@@ -208,7 +205,7 @@ class GroupedTablesPlan(base.QueryReleasePlan):
         return replace(pairs, noisy=tuple(noisy), **change)
 
 
-def grouped(shares: Floats, deviation: float, count: int, ordered: bool) -> NDArray[np.int64]:
+def grouped(shares: Floats, deviation: float, count: int, ordered: bool) -> IntArray:
     """Return the group of each value, of `count` groups none of which is empty: a public function of noisy shares."""
     order = np.arange(len(shares)) if ordered else np.argsort(-shares, kind="stable")
     edges = ranges.split(shares[order], deviation, count)

@@ -25,14 +25,13 @@ Listing
 import copy
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import block_diag
 
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, final_dataclass
 from dpconvex.algorithms.queries.released_tables import (
     SMOOTH,
     ReleasedModel,
@@ -59,8 +58,7 @@ is then s and the variance 1.3 instead of 2. Above `FAR`, where noise is rare, i
 SEED = 0
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class LatentClasses(ReleasedModel):
     """A mixture of products of distributions over columns."""
 
@@ -89,8 +87,7 @@ class LatentClasses(ReleasedModel):
         return np.stack([within(classes, shares, generator) for shares in self.levels], axis=1)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class FitPlan:
     """Public constants of a fit."""
 

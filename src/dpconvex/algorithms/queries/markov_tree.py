@@ -19,12 +19,10 @@ Listing
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import final
 
 import numpy as np
 
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, final_dataclass
 from dpconvex.algorithms.queries.latent_classes import projected
 from dpconvex.algorithms.queries.released_tables import ReleasedModel, ReleasedTables, within
 from dpconvex.problems.queries import Zero
@@ -33,8 +31,7 @@ DYKSTRA, SCALING = 300, 40  # largest numbers of sweeps of Dykstra's method and 
 TINY = 1e-300
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class MarkovTree(ReleasedModel):
     """A distribution over columns that factors along a forest, given the center."""
 

@@ -32,15 +32,14 @@ When it pays
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from scipy.linalg import block_diag
 
 from dpconvex import _rounding
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, final_dataclass
 from dpconvex.algorithms.queries.latent_classes import coordinates
 from dpconvex.mechanisms import GaussianMechanism, MatrixNoiseMechanism
 from dpconvex.mechanisms.gaussian import INFLATION
@@ -56,8 +55,7 @@ LARGEST_GAUSSIAN = 2048  #: Largest number of rows of a matrix with Gaussian noi
 GAUSSIAN_LEMMA = "replacing a record moves the entries of different columns by at most |x|^2 in l2, plus rounding"
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class MatrixTables:
     """The release of all tables of one and two of some columns that have two values or more each."""
 

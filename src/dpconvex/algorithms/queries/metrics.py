@@ -6,12 +6,11 @@ first step always moves all cells equally so that they add up to the public numb
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpconvex._types import Floats
+from dpconvex._types import Floats, final_dataclass
 from dpconvex.algorithms.queries.evaluation import NUMBERS, RANGE, EvaluationResult
 
 DRAWS, SEED = 1000, 0x6576616C
@@ -24,8 +23,7 @@ Estimates = Mapping[str, "Estimate"]
 Table = Callable[[Floats, int], Metrics]
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Estimate:
     """A metric with a 95 % interval for its value in the population of the test records; NaN where it is unknown."""
 

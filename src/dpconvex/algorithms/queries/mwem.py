@@ -17,14 +17,14 @@ Assumptions
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Floats, forwarded
+from dpconvex._types import Floats, final_dataclass, forwarded
 from dpconvex.algorithms import PredictedError, recorded, require_delta
 from dpconvex.algorithms.queries import base
 from dpconvex.mechanisms import GaussianMechanism, Planned, VertexSampling
@@ -40,8 +40,7 @@ SELECTION_SHARE = 0.3  # share of the zCDP budget that all selections together g
 FIT_STEPS = 20  # steps of the fit after every round except the last, whose number of steps follows from sigma
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class MwemPlan(base.QueryReleasePlan):
     """Public constants of one run of MWEM."""
 

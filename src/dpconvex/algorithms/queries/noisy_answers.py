@@ -16,13 +16,12 @@ Bound
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
-from dpconvex._types import Floats
+from dpconvex._types import Floats, final_dataclass
 from dpconvex.algorithms import PredictedError, recorded, uses
 from dpconvex.algorithms.queries import base
 from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism
@@ -33,8 +32,7 @@ from dpconvex.randomness import BitSource
 LABEL = "answers to all queries"
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class QueryNoisePlan(base.QueryReleasePlan):
     """Public constants of one noisy release of all answers."""
 

@@ -31,15 +31,15 @@ Allocation
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, cached_property, partial
 from itertools import combinations
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Array, Floats, forwarded
+from dpconvex._types import Array, Floats, final_dataclass, forwarded
 from dpconvex.algorithms import PredictedError, recorded
 from dpconvex.algorithms.queries import base
 from dpconvex.algorithms.queries.latent_classes import FitPlan, fit
@@ -122,8 +122,7 @@ def below_one(expected: float) -> float:
     return expected if expected <= 0.5 else 1 - 0.25 / expected
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class NoisyTablesPlan(base.QueryReleasePlan):
     """Public constants of one release of noisy tables."""
 

@@ -24,9 +24,9 @@ Assumptions
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from scipy.sparse import coo_array
@@ -34,7 +34,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import log_ndtr
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Array, Floats, forwarded
+from dpconvex._types import Array, Floats, final_dataclass, forwarded
 from dpconvex.algorithms import PredictedError, in_units, recorded
 from dpconvex.algorithms.queries import markov_tree, noisy_tables
 from dpconvex.algorithms.queries.base import Answered, QueryReleasePlan, check_tables
@@ -51,8 +51,7 @@ SCORE_LEMMA = "replacing a record moves half the l1 distance of a table to a rel
 CHOSEN, MEASURED = "next pair of the forest", "table of a chosen pair"
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Tuning:
     """Public rules, chosen on learning tables (benchmarks/table_choices.py forests); noise is measured by `alone`."""
 
@@ -69,8 +68,7 @@ class Tuning:
 TUNING = Tuning()
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class NoisyTreePlan(QueryReleasePlan):
     """Public constants of one release."""
 
@@ -200,13 +198,11 @@ class NoisyTreePlan(QueryReleasePlan):
             parts = {axis: parts[pair[0]] if part == joined else part for axis, part in parts.items()}
         return ReleasedTables(shape, tuple(known), tuple(noisy), tuple(deviations), self.law, self.pairs)
 
-    def _scores(
-        self, counted: Mapping[tuple[int, ...], Array], released: ReleasedTables
-    ) -> dict[tuple[int, int], float]:
+    def _scores(self, counted: Mapping[tuple[int, ...], Array], tables: ReleasedTables) -> dict[tuple[int, int], float]:
         """Return the scores of step 2 by pair; a replaced unit moves each by at most 1 (Lemmas)."""
         found, ratio = {}, math.sqrt(0.5 if self.law == "laplace" else 2 / math.pi)
         with np.errstate(all="ignore"):
-            weights, joint = markov_tree.conditionals(released, self.center)
+            weights, joint = markov_tree.conditionals(tables, self.center)
             given = [part / np.maximum(weights, markov_tree.TINY)[:, None] for part in joint]
             for i, j in self.candidates if self.pairs else ():
                 model = np.minimum(np.nan_to_num(given[i].T @ joint[j]), 1.0)

@@ -30,14 +30,13 @@ Models
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 from scipy.special import ndtri
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, final_dataclass
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.queries import LARGEST, Zero
 
@@ -46,8 +45,7 @@ SMOOTH = 3  #: Largest degree of the cosines in which relations are smooth
 GRID = 1 + 2.0**-18  # covers one step of the mechanism's grid, which is below 2^-20 of the scale
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class Marginal:
     """A table of shares with an interval for each of them."""
 
@@ -65,8 +63,7 @@ class Marginal:
         return bool(((self.low <= self.shares) & (self.shares <= self.high)).all())
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class ReleasedTotal:
     """An estimate of the private number of records: a function of noisy tables and of public facts."""
 
@@ -93,8 +90,7 @@ class ReleasedTotal:
         return need / s + bend * s
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class ReleasedTables:
     """Noisy shares of the tables that a plan lists, in its order, as fresh arrays, never views of private data."""
 
@@ -231,8 +227,7 @@ class ReleasedModel(ABC):
         """Return records, in any order, possible or not."""
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class Histogram(ReleasedModel):
     """One weight for every combination of values."""
 

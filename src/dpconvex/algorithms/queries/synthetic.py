@@ -17,14 +17,13 @@ Lemma
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Floats
+from dpconvex._types import Floats, final_dataclass
 from dpconvex.algorithms import PredictedError, recorded, require_delta, uses
 from dpconvex.algorithms.queries.base import Answered, QueryReleasePlan, check, rounding
 from dpconvex.errors import InvalidParameterError
@@ -45,8 +44,7 @@ LEMMA = (
 )
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class SyntheticPlan(QueryReleasePlan):
     """Public constants of one run, either ``"calibrated"`` or those of the ``"paper"``."""
 

@@ -14,15 +14,14 @@ records may be public, as positions are; those of users are secret and uniform: 
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, ClassVar, TypeVar, cast, final
+from typing import Any, ClassVar, TypeVar, cast
 
 import narwhals as nw
 import numpy as np
 
 from dpconvex import _progress, _rounding
-from dpconvex._types import Array, attributes
+from dpconvex._types import Array, attributes, final_dataclass
 from dpconvex.algorithms import LinearModelPlan, Plan, PredictedError, check_relation, recorded, stored
 from dpconvex.algorithms.search.scores import Repeats, Score, Searchable, fit_label, plain
 from dpconvex.errors import InvalidParameterError, UnsupportedEventError
@@ -54,9 +53,8 @@ Our choice (``benchmarks/private_search.py``): where no setting was better, sear
 METHODS = ("composition", "repeats", "none")
 
 
-@final
 @stored
-@dataclass(frozen=True)
+@final_dataclass
 class Candidate:
     """One setting of the parameters, planned at its budget."""
 
@@ -95,8 +93,7 @@ Maker = Callable[[PrivacyParams, int, str], tuple[Candidate, ...]]
 """Maps a promise, a number of units and a kind of noise to all candidates."""
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class SearchPlan(Plan):
     """Public constants of a search."""
 
@@ -351,8 +348,7 @@ def _attempt(plan: Callable[[], SearchPlan | None]) -> SearchPlan | None:
 ModelT = TypeVar("ModelT", bound=Searchable)
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class Part:
     """A part of the records, either for training or held out for scores."""
 

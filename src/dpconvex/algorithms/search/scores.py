@@ -1,13 +1,12 @@
 """Scores of fitted candidates on held-out records: means of losses that lie in a public range."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, Self, final
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, final_dataclass
 from dpconvex.algorithms import LinearModelPlan, stored
 from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism
 from dpconvex.privacy import Sensitivity, Unit
@@ -37,9 +36,8 @@ class Searchable(Protocol):
     def _fitted_as(self, plan: LinearModelPlan, X: Any, y: Any, labels: Array | None, source: BitSource) -> Self: ...
 
 
-@final
 @stored
-@dataclass(frozen=True)
+@final_dataclass
 class Score:
     """A held-out loss."""
 
@@ -93,9 +91,8 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else repr(value)
 
 
-@final
 @stored
-@dataclass(frozen=True)
+@final_dataclass
 class Repeats:
     """Law of the number of runs, and noise of their scores."""
 

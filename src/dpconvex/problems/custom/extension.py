@@ -15,13 +15,11 @@ Sensitivity
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
-from typing import final
 
 import numpy as np
 
-from dpconvex._types import Array, Floats, forwarded
+from dpconvex._types import Array, Floats, final_dataclass, forwarded
 from dpconvex.errors import AccuracyError
 from dpconvex.problems.base import ROUNDING, UP, StatedBounds
 from dpconvex.problems.custom.functions import RecordLoss
@@ -35,8 +33,7 @@ BROKEN = "the function broke a claim (finite, convex, no steeper than declared);
 _TOGETHER = 2**21  # most floats of the cuts of all functions that are treated at a time
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Extender:
     """The oracle for convex functions of slope at most `slope` in the ball of `radius`: extensions of slope `level`."""
 
@@ -130,8 +127,7 @@ class Extender:
         return values, gradients
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class ExtendedRisk(PlanesRisk):
     """``J(w) = mean_i [f_i - f_i(0)]_C (w) + l2/2 |w - center|^2`` over a ball; values err by `oracle_error`."""
 

@@ -16,7 +16,7 @@ from typing import ClassVar, Self, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Array, Floats, forwarded, set_fields
+from dpconvex._types import Array, Floats, final_dataclass, forwarded, set_fields
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.base import ROUNDING, UP, Aggregation, Bounds, Objective, StatedBounds
 from dpconvex.problems.data.domain import DataDomain
@@ -214,8 +214,7 @@ def of_shape(name: str, array: Array, shape: tuple[int, ...]) -> Floats:
     return np.asarray(array, dtype=np.float64)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class LocationLoss(RecordLoss):
     r"""Smoothed distance to a record, ``f(w, x) = sqrt(|w - x|^2 + width^2) - width``: a robust center of the records.
 

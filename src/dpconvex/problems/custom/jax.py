@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import Floats
+from dpconvex._types import Floats, final_dataclass
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.custom.functions import RecordLoss
 from dpconvex.problems.data.domain import DataDomain
@@ -67,8 +66,7 @@ def jax_loss(
     return loss
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class JaxLoss(RecordLoss):
     """What `jax_loss` returns; parameters as there."""
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn, final
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Array, Floats, attributes, forwarded, set_fields
+from dpconvex._types import Array, Floats, attributes, final_dataclass, forwarded, set_fields
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.base import Aggregation, Objective, Problem
 from dpconvex.problems.custom.functions import ConvexFunction
@@ -15,8 +15,7 @@ from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.minimax.adversarial import SaddleLoss
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class CustomProblem(Problem):
     """Minimize a `ConvexFunction` over parameters of norm at most `radius`. Holds no data."""
 

@@ -13,10 +13,9 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import NDArray
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats, set_fields
+from dpconvex._types import Array, BoolArray, Floats, IntArray, set_fields
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
 BlockNorm = Literal["l1", "l2", "linf", "simplex"]
@@ -168,7 +167,7 @@ class DataDomain:
             return self.blocks
         return (*self.blocks, Block(1, "l1", self.intercept, "intercept"))
 
-    def columns_in(self, norm: BlockNorm) -> NDArray[np.int64]:
+    def columns_in(self, norm: BlockNorm) -> IntArray:
         """Return the positions of the columns whose blocks are bounded in that norm."""
         norms = np.repeat([block.norm for block in self.blocks], [block.size for block in self.blocks])
         return np.flatnonzero(norms == norm)
@@ -302,7 +301,7 @@ def _shorten(rows: Floats, norm: BlockNorm, bound: float) -> None:
         rows[long] = few
 
 
-def shorten(rows: Floats, norm: BlockNorm, bound: float, among: NDArray[np.bool_] | Literal[True] = True) -> None:
+def shorten(rows: Floats, norm: BlockNorm, bound: float, among: BoolArray | Literal[True] = True) -> None:
     """Scale the vectors along the last axis of `rows` that are too long down to `bound`, in place, whatever their size.
 
     Division by the largest entry comes first: squares and sums of huge or tiny floats must not overflow or vanish.

@@ -9,17 +9,16 @@ Nothing is inverted, so nothing is enclosed: F is what its floats say (`dpconvex
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, cast, final
+from typing import Any, cast
 
 import numpy as np
 from scipy import sparse
 from scipy.linalg import eigh
 
 from dpconvex import _leverage, _rounding
-from dpconvex._types import Floats
+from dpconvex._types import Floats, final_dataclass
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.data.domain import Block, DataDomain, is_centered
 
@@ -31,8 +30,7 @@ Kernel = Callable[[Block], Floats | None]
 """From a block of two columns or more to the prior covariance (d, d) of its values, of any scale; None: identity."""
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Factor:
     """The matrix F, block by block of a domain."""
 

@@ -7,14 +7,13 @@ position of a record and on coins, never on its value.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats, IntArray, set_fields
+from dpconvex._types import Array, Floats, IntArray, final_dataclass, set_fields
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.data import _threads
 from dpconvex.problems.data.domain import DataDomain, shorten
@@ -25,8 +24,7 @@ _CHUNK = 2**17  # number of floats worked on at a time: 1 MB
 _PARTS = 16  # number of parts into which counting is split for threads
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class PointDomain:
     """All points within a public distance of the origin, and the finest resolution of interest.
 
@@ -133,8 +131,7 @@ def _chunks(X: Floats) -> list[Floats]:
     return [X[start : start + step] for start in range(0, len(X), step)]
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class Groups:
     """A partition of record positions."""
 

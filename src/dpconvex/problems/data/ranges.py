@@ -6,16 +6,14 @@ missing. So a range may be read off released counts of the cells, and then belon
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import NDArray
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats, set_fields
+from dpconvex._types import Array, Floats, IntArray, final_dataclass, set_fields
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.data.domain import center
 
@@ -46,8 +44,7 @@ SPARE, ZEROS = 3, 17
 FINE = 4  #: The logarithmic scale turns linear this many octaves below the median's.
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class NumberRange:
     """A range in a column's own unit, ``lower < upper``, and an increasing map of value/scale to [-1/2, 1/2]."""
 
@@ -100,7 +97,7 @@ class NumberRange:
         return found
 
 
-def cells(values: Array) -> NDArray[np.int64]:
+def cells(values: Array) -> IntArray:
     """Return the cell of every number, (n,): whatever it is, each has exactly one."""
     with np.errstate(all="ignore"):
         values = np.asarray(values, dtype=np.float64)
@@ -175,7 +172,7 @@ WHOLE = NumberRange(0.0, 1.0)  #: The range of places, which are numbers scaled 
 SOUGHT = 5  #: Knots found in a declared range, both ends included (docs, Additive models, section 4).
 
 
-def parts(found: NumberRange, values: Array, count: int = PARTS) -> NDArray[np.int64]:
+def parts(found: NumberRange, values: Array, count: int = PARTS) -> IntArray:
     """Return each number's cell (n,) among `count` equal cells of a range: end cells beyond it, `count` for NaN."""
     with np.errstate(all="ignore"):
         missing = np.isnan(np.asarray(values, dtype=np.float64))

@@ -13,13 +13,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, final
 
 import numpy as np
 import scipy.sparse
 
-from dpconvex._types import Array, Floats, forwarded
+from dpconvex._types import Array, Floats, final_dataclass, forwarded
 from dpconvex.errors import InvalidDataError
 from dpconvex.problems.data import _threads, summation
 from dpconvex.problems.data.domain import DataDomain, shortened_length
@@ -29,8 +29,7 @@ _LEAST_ROWS, _LONGEST = 256, 2**22  # least rows of a block for second moments; 
 _MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # constants of the hash splitmix64
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class RowBlock:
     """Some consecutive clipped records, in float64."""
 

@@ -17,12 +17,11 @@ digit of NumPy's ``exp`` and ``log``. Machines of one cluster should be of one t
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, final_dataclass
 
 Parts = tuple[Any, ...]
 """Partial sums, each an array (or a `Largest`); parts of two groups of records are added entry by entry, exactly."""
@@ -124,8 +123,7 @@ def exact_sum(values: Floats) -> float:
     return number(number_parts(values))
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Largest:
     """A part of which the larger value counts, and not the sum, when two groups of records are joined."""
 

@@ -14,14 +14,13 @@ A user's gradient is computed from its own records alone, down to the last bit: 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, final
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, Positions, final_dataclass
 from dpconvex.errors import InvalidDataError
 from dpconvex.losses import LinearModelLoss
 from dpconvex.problems.data import _threads, summation
@@ -29,15 +28,12 @@ from dpconvex.problems.data.domain import shorten
 from dpconvex.problems.data.records import Records, RecordSource, RowBlock
 from dpconvex.problems.data.sources.rows import EncodedRows, StreamedRecords
 
-Positions = NDArray[np.intp]
-
 _MISSING = ("", "None", "nan", "NaT", "<NA>")
 _PORTION = 2**18  # number of floats read at a time (2 MB)
 _SHARE = 32  # portions of scattered records are at least this part of the data, so that few passes are made
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class UserGroups:
     """The assignment of records to users.
 
@@ -345,8 +341,7 @@ class _Reader:
         high, low = np.zeros((2, users.stop - users.start, *self._W.shape))
         steps = np.array(summation.steps(self.size))
         for first in range(int(starts[0]), int(starts[-1]), self._portion):
-            place = slice(first, min(first + self._portion, int(starts[-1])))
-            rows, index = self._read(place)
+            rows, index = self._read(slice(first, min(first + self._portion, int(starts[-1]))))
             z = np.empty((len(rows), len(self._W)))
             _loops.predictions(rows, self._W, z)
             one = self._loss.n_outputs == 1
@@ -374,8 +369,7 @@ def histogram(cells: Array, count: int, groups: UserGroups | None) -> Floats:
     users = np.repeat(np.arange(groups.n_users), groups.sizes)
     keys, found = np.unique(users * count + cells[order], return_counts=True)
     user, cell = np.divmod(keys, count)
-    sizes = groups.sizes[user]
-    units, rest = np.divmod(found * UNITS, sizes)
+    units, rest = np.divmod(found * UNITS, groups.sizes[user])
     left = UNITS - np.bincount(user, units.astype(np.float64), groups.n_users).astype(np.int64)  # exact: below 2^53
     largest = np.lexsort((cell, -rest, user))  # each user's largest remainders first, ties by position
     starts = np.searchsorted(user, np.arange(groups.n_users))

@@ -14,14 +14,13 @@ l2/(1 + a^2); a ball ``|w| <= R`` becomes that of radius ``sqrt(1 + a^2) R``.
 """
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, final
+from typing import Literal
 
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Floats
+from dpconvex._types import Floats, final_dataclass
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import LinearModelLoss, PiecewiseLinearLoss, SmoothLoss
 from dpconvex.problems.data.domain import Block, DataDomain
@@ -31,8 +30,7 @@ AttackNorm = Literal["l2", "linf"]
 ATTACK_NORMS: tuple[AttackNorm, ...] = ("l2", "linf")
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Attack:
     """All perturbations of a record's features of norm at most `radius`."""
 
@@ -53,8 +51,7 @@ class Attack:
         s = self.radius
         if self.norm == "l2":
             return _rounding.widen_up(math.hypot(_plain(domain).l2 + s, domain.intercept))
-        plain = _plain(domain)
-        squared = math.fsum((domain.l2**2, 2 * s * plain.l1, domain.n_features * s * s))
+        squared = math.fsum((domain.l2**2, 2 * s * _plain(domain).l1, domain.n_features * s * s))
         return _rounding.widen_up(math.sqrt(squared))
 
     def mean_dual_norm(self, domain: DataDomain) -> float:
@@ -86,8 +83,7 @@ class Attack:
         raise InvalidParameterError("attack_radius", self.radius, reason, remedy)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Lift:
     """The equivalent problem over cones (module docstring): its domain, ridge, records and parameters."""
 

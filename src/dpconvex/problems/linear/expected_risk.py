@@ -11,14 +11,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from typing import Any, Self, TypeVar, cast, final
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 from scipy.linalg import eigh
 from scipy.optimize import brentq, minimize, minimize_scalar
 from scipy.special import expit
 
-from dpconvex._types import Floats
+from dpconvex._types import Floats, final_dataclass
 from dpconvex.losses import LinearModelLoss, LogisticLoss, SmoothLoss, SoftmaxLoss
 from dpconvex.problems.data.domain import Block, BlockNorm, DataDomain, is_centered
 from dpconvex.problems.data.factor import Factor
@@ -29,8 +29,7 @@ SHARED = -1
 """Used in place of a block's index, for directions in all columns that are bounded one by one, and in the constant."""
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Tuning:
     """Guesses about ordinary data, with their sources in docs, Expected errors, and `benchmarks/prediction.py`."""
 

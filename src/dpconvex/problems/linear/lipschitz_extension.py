@@ -20,10 +20,9 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex import _validate
-from dpconvex._types import REQUIRED, Floats
+from dpconvex._types import REQUIRED, BoolArray, Floats, Positions, final_dataclass
 from dpconvex.losses import LinearModelLoss
 from dpconvex.losses.base import quiet
 from dpconvex.problems.base import UP, Objective, inner_product_rounding
@@ -33,8 +32,7 @@ _SLOPE_HALVINGS = 100  # bisection steps for slopes, which may be tiny compared 
 _VALUE_ROUNDING = 2.0**-50  # relative rounding of a computed loss
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class Pieces:
     """Functions ``max of t (<a, y> + b) over t in [lower, upper]``, one for each of n records."""
 
@@ -64,13 +62,12 @@ class Pieces:
         """Return numbers c with ``phi(x) >= slope x + c``, equal at z, for the slopes of `derivatives`."""
         return self.derivatives(z) * self.offsets
 
-    def take(self, rows: NDArray[np.intp]) -> Pieces:
+    def take(self, rows: Positions) -> Pieces:
         """Return some of the functions."""
         return Pieces(self.slopes[rows], self.offsets[rows], self.lower[rows], self.upper[rows])
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class Curves:
     """A smooth loss at the predictions of n records ``slopes`` (n, dim)."""
 
@@ -99,7 +96,7 @@ class Curves:
         """As for `Pieces`."""
         return self.loss.value(z, self.targets) - self.derivatives(z) * z
 
-    def take(self, rows: NDArray[np.intp]) -> Curves:
+    def take(self, rows: Positions) -> Curves:
         """Return some of the functions."""
         return Curves(self.loss, self.slopes[rows], self.targets[rows])
 
@@ -107,8 +104,7 @@ class Curves:
 Profiles = Pieces | Curves  #: Functions ``phi_i(<a_i, y>)`` of n records; `slopes` are the vectors a, shape (n, dim).
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class Extension:
     """Values and planes of the Lipschitz extensions of n functions at one point."""
 
@@ -116,7 +112,7 @@ class Extension:
     upper: Floats  #: (n,), upper bounds of ``f_C(w)``
     slopes: Floats  #: (n, dim), slopes of norm at most C
 
-    def improve(self, rows: NDArray[np.intp], new: Extension) -> None:
+    def improve(self, rows: Positions, new: Extension) -> None:
         """Replace the bounds of some rows, in place, where the new bounds are better."""
         higher = new.lower > self.lower[rows]
         self.slopes[rows[higher]], self.lower[rows[higher]] = new.slopes[higher], new.lower[higher]
@@ -201,9 +197,9 @@ class _Root:
     high: Floats
     at_low: Floats
     at_high: Floats
-    rose: NDArray[np.bool_]  #: whether the low end moved last
+    rose: BoolArray  #: whether the low end moved last
 
-    def closed(self) -> NDArray[np.bool_]:
+    def closed(self) -> BoolArray:
         """Whether no float is left between the ends."""
         middle = 0.5 * (self.low + self.high)
         return (middle <= self.low) | (middle >= self.high)
@@ -225,7 +221,7 @@ class _Root:
         self.at_high = np.where(up, np.where(again, 0.5, 1.0) * self.at_high, value)
         self.rose = up
 
-    def take(self, rows: NDArray[np.intp]) -> _Root:
+    def take(self, rows: Positions) -> _Root:
         low, high, at_low, at_high = (part[rows] for part in (self.low, self.high, self.at_low, self.at_high))
         return _Root(low, high, at_low, at_high, self.rose[rows])
 
@@ -243,8 +239,7 @@ def bracket_rounding(level: float, steepest: float, value: float, domain: Convex
     return plain + 2.5 * level * math.sqrt(1000 * unit * (R + D) * D)
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class _Proximal:
     y: Floats  #: proximal points project(w - s t a), (n, dim)
     t: Floats  #: slopes, (n,)
@@ -310,8 +305,7 @@ def _proximal(some: Profiles, w: Floats, s: Floats, domain: ConvexSet, tolerance
             above, below = np.where(root.rose, line, above), np.where(root.rose, below, line)
         point[between], y[between], _ = at(root.high, part, part_s)
         slope[between], constant[between] = below + share * (above - below)
-        ends = np.maximum(np.abs(above), np.abs(below))
-        steep[between], large[between] = ends
+        steep[between], large[between] = np.maximum(np.abs(above), np.abs(below))
     return _Proximal(y, slope, constant, domain.outward(y, point - y) / s[:, None], steep, large)
 
 

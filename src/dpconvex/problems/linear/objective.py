@@ -4,12 +4,12 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self, final
+from typing import ClassVar, Self
 
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats, forwarded
+from dpconvex._types import Array, Floats, final_dataclass, forwarded
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LinearModelLoss, SmoothLoss
 from dpconvex.losses.base import quiet
@@ -284,8 +284,7 @@ def _weighted_gram(block: RowBlock, weights: Floats, most: float, linf: float) -
     return out
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class RegularizedRisk(LinearModelObjective):
     r"""``J(w) = sum_i v_i loss(W x_i, y_i) + l2/2 |w|^2 + <linear, w>``, the mean loss unless weights are given."""
 
@@ -354,8 +353,7 @@ class RegularizedRisk(LinearModelObjective):
 NO_TILT = "The losses would not stay convex below 0, and 0 is the average"
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class TiltedRisk(LinearModelObjective):
     r"""``J(w) = 1/tilt log(mean_i exp(tilt loss(W x_i, y_i))) + l2/2 |w|^2 + <linear, w>``.
 

@@ -6,14 +6,12 @@ The docs, Intervals, Lemmas 2 and 3, prove half of the most that a replaced reco
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations_with_replacement, product
-from typing import final
 
 import numpy as np
 
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, final_dataclass
 from dpconvex.problems.data import summation
 from dpconvex.problems.data.domain import DataDomain
 from dpconvex.problems.data.records import RowBlock
@@ -24,8 +22,7 @@ MEAN = 1 / 3  #: Mean of a numeric column that plans assume, over its bound.
 DEVIATION = 1 / 6  #: Deviation given other columns that plans assume; if larger, collinear columns stay unresolved.
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class Layout:
     """The D released entries of the curvature matrix of columns, categories and a constant (last)."""
 

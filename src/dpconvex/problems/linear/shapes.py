@@ -6,7 +6,7 @@ Certificates state vertices (knots or levels); all else follows (docs, Additive 
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple, cast, final
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from scipy import sparse
@@ -15,7 +15,7 @@ from scipy.optimize import lsq_linear
 from scipy.special import ndtr
 
 from dpconvex import _validate
-from dpconvex._types import Floats
+from dpconvex._types import Floats, final_dataclass
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import LinearModelLoss
 from dpconvex.problems.data.factor import Factor
@@ -59,8 +59,7 @@ class Prior(NamedTuple):
     misfit: float = 0.0  #: Mean square of the shape's deviation from its interpolant between vertices
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Knots:
     """A number's vertices: hats of degree 1 at public places in [0, 1], and `own`, a vertex for missing cells."""
 
@@ -127,8 +126,7 @@ class Knots:
         return cast(Floats, block_diag(among, missing)) if self.own else among
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Levels:
     """A category's vertices."""
 
@@ -145,8 +143,7 @@ class Levels:
         return Prior(None, np.eye(self.size) / self.size, signal)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Pair:
     """Products of the weights of two columns."""
 
@@ -179,8 +176,7 @@ def _centered(kernel: Floats) -> Floats:
     return kernel - kernel.mean(0) - kernel.mean(1)[:, None] + kernel.mean()
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class ExpectedShapes:
     """The priors of all blocks of a domain, with the constant feature; all of them follow from the vertices."""
 
@@ -262,8 +258,7 @@ class ExpectedShapes:
         return found.started(loss, np.where(found.block == len(self.vertices), 1.0, 0.0))  # the constant is last
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class TypicalShapes(TypicalData):
     """Quadratic model whose directions mix the coordinates of a block, (r, r), with one copy for each quantile."""
 

@@ -1,14 +1,12 @@
 r"""Objectives of heavy-tailed methods: an average of losses that are made Lipschitz, and a ridge around a center."""
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
-from typing import final
 
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats, forwarded
+from dpconvex._types import Array, Floats, final_dataclass, forwarded
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LinearModelLoss, PiecewiseLinearLoss, TruncatedLosses, truncate
 from dpconvex.problems.base import ROUNDING, UP, Objective, StatedBounds, inner_product_rounding
@@ -19,8 +17,7 @@ from dpconvex.problems.linear.objective import clipped_targets
 from dpconvex.sets import ConvexSet
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Truncation:
     """Public constants by which losses of a linear model become convex and Lipschitz without a bound on the data."""
 
@@ -41,8 +38,7 @@ class Truncation:
         return loss.curvature_bound * feature_l2**2 * UP
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class TruncatedBounds(StatedBounds):
     """Constants of an average of truncated losses, in w: the level C and the largest curvature."""
 
@@ -100,8 +96,7 @@ class CenteredRisk(Objective):
         return self.l2 / 2 * float(away @ away)
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class TruncatedRisk(CenteredRisk):
     r"""``J(w) = mean_i f_i(w) + l2/2 |w - center|^2`` with convex ``f_i`` of gradient norm at most C everywhere.
 
@@ -214,8 +209,7 @@ def check_loss(loss: LinearModelLoss) -> None:
         raise InvalidParameterError("loss", loss.name, "must be smooth or piecewise linear to be truncated")
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class RecordCap:
     """Public limits: a record whose loss is steeper or higher is replaced by the zero function, by itself alone."""
 
@@ -251,8 +245,7 @@ def extension_rounding(
     return bracket + 8 * max(1e-14, inner_product_rounding(dim)) * (level + 4 * l2 * R) * R
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class ExtensionRisk(CenteredRisk, extension.PlanesRisk):
     r"""``J(w) = mean_i f_{C,i}(w) + l2/2 |w - center|^2`` over a compact set, evaluated to a stated accuracy.
 

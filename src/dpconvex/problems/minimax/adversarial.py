@@ -9,13 +9,12 @@ So plans use the bounds for Lipschitz losses, unless h is strongly concave in v.
 import math
 from abc import abstractmethod
 from bisect import bisect_left
-from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import Floats
+from dpconvex._types import Floats, final_dataclass
 from dpconvex.problems.base import ROUNDING, UP, Aggregation, StatedBounds
 from dpconvex.problems.custom.functions import ConvexFunction, CustomObjective, dense_blocks, of_shape
 from dpconvex.problems.data.domain import Block
@@ -25,8 +24,7 @@ from dpconvex.sets import L2Ball
 _INNER = 200  # accelerated steps to find attacks outside of the saddle solver: for reports and searches only
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class SaddleBounds(StatedBounds):
     """Bounds that mark an objective for the saddle solver; no other solver may certify it."""
 
@@ -112,8 +110,7 @@ class SaddleLoss(ConvexFunction):
         )
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class SaddleObjective(CustomObjective):
     """``J(w) = G(w) + l2/2 |w|^2`` over a ball. Values use nearly the worst attacks, so certificates ignore them."""
 
@@ -175,8 +172,7 @@ class SaddleObjective(CustomObjective):
         return v
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class SaddleConstants:
     """Constants of the regularized saddle problem that the solver solves (proofs: docs, Saddle problems)."""
 

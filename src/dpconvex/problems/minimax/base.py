@@ -11,15 +11,13 @@ entries are clamped, non-finite numbers become 0, nothing is dropped. The other 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from dpconvex import _validate
-from dpconvex._types import REQUIRED, Array, Floats, attributes, finite, forwarded
+from dpconvex._types import REQUIRED, Array, Floats, IntArray, attributes, final_dataclass, finite, forwarded
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.data.sources.rows import EncodedRows
 
@@ -28,17 +26,16 @@ _CHUNK = 2**20  # number of floats of records worked on at a time (8 MB)
 _MOST_ROWS = 4096  # most records summed at a time; the sums of these parts are added up pairwise
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class SimplexPoint:
     """A probability vector, given by the entries that are not 0."""
 
-    indices: NDArray[np.int64]  #: (k,): different vertices
+    indices: IntArray  #: (k,): different vertices
     weights: Floats  #: (k,): non-negative, of sum 1
     dim: int  #: number of vertices of the simplex
 
     @classmethod
-    def average(cls, draws: NDArray[np.int64], dim: int) -> "SimplexPoint":
+    def average(cls, draws: IntArray, dim: int) -> "SimplexPoint":
         """Return the average of drawn vertices, shape (K,), repetitions counted."""
         if len(draws) == 1:
             return cls(draws, np.ones(1), dim)
@@ -220,8 +217,7 @@ def _left(name: str) -> Any:
     return property(pair)
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class SaddleSection(SimplexSaddle):
     """Records ``start .. start + n - 1`` of a problem, read from all of its records; of one player or of both."""
 
@@ -304,7 +300,7 @@ def clamped(values: Any, bound: float) -> Any:
         return np.require(finite(values, bound), requirements="C")
 
 
-def sums_by(index: NDArray[np.int64], values: Floats, size: int) -> Floats:
+def sums_by(index: IntArray, values: Floats, size: int) -> Floats:
     """Return the sum of the `values` (m,) of each index (m,), shape (size,)."""
     return np.bincount(index, weights=values, minlength=size).astype(np.float64, copy=False)
 

@@ -10,12 +10,12 @@ mean has the sensitivity of the clip level itself, not of the level over the bat
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NoReturn, final
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats, forwarded, set_fields
+from dpconvex._types import Array, Floats, final_dataclass, forwarded, set_fields
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.custom.jax import in_double, require_jax
 from dpconvex.problems.minimax.base import (
@@ -61,8 +61,7 @@ class _Game(SimplexSaddle):
         return -self.bound, self.bound
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class MatrixGame(_Game):
     """Each record is a payoff matrix, dense or sparse: the losses of the row player x.
 
@@ -90,8 +89,7 @@ class MatrixGame(_Game):
         return np.array([x.combine(y.combine(matrix)) for matrix in each])
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class RankOneGame(_Game):
     """Each record is a pair of vectors (a, b) with payoff matrix ``a b^T``: bound 1 on every entry of both.
 
@@ -113,8 +111,7 @@ class RankOneGame(_Game):
         return x.combine(part[:, : self.dx]) * y.combine(part[:, self.dx :])
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class PlayLog(_Game):
     """Each record is one observed play: row, column and the row player's loss; all other entries are 0.
 
@@ -154,8 +151,7 @@ class PlayLog(_Game):
         return loss * x.dense()[i] * y.dense()[j]
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class DualityGap:
     """``max_w F(x, w) - min_v F(v, y)`` lies between `lower` and `upper`, up to rounding."""
 
@@ -216,8 +212,7 @@ Gradients = Callable[[Floats, Floats, Array], tuple[Array, Array]]
 Values = Callable[[Floats, Floats, Array], Array]
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class PolytopeSaddle(SimplexSaddle):
     """``f(u, v; z)``, convex in u and concave in v, over two polytopes given by their vertices.
 

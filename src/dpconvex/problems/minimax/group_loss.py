@@ -8,15 +8,14 @@ With one group, ``dy = 1``: plain optimization over the ball.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.sparse import issparse
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats, attributes
+from dpconvex._types import Array, Floats, attributes, final_dataclass
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LinearModelLoss
 from dpconvex.problems.data import summation
@@ -24,8 +23,7 @@ from dpconvex.problems.data.sources.rows import EncodedRows
 from dpconvex.problems.minimax import base
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class WorstGroupLoss(base.SimplexSaddle):
     r"""Largest over groups of the (weighted) loss of a linear model over an l1 ball.
 

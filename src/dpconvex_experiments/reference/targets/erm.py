@@ -5,12 +5,12 @@ Most problems have one feature, so that sensitivities are attained.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, final
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from dpconvex._types import Floats
+from dpconvex._types import Floats, final_dataclass
 from dpconvex.algorithms import LinearModelPlan, curvature
 from dpconvex.algorithms.erm import (
     exponential_mechanism,
@@ -85,8 +85,7 @@ def _output(
     return linear_subject(plans(problem, privacy, "output_perturbation", Options(l2=l2, noise=noise))[0])
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class WorstSolver(Solver):
     """A solver as wrong as its certificate allows: it moves a nearly exact point from 0 by the rest of the radius."""
 

@@ -1,11 +1,11 @@
 """Targets of the audit for saddle points, games, l1 geometry, queries, synthetic data and private evaluation."""
 
-from dataclasses import dataclass, replace
-from typing import Any, cast, final
+from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, final_dataclass
 from dpconvex.algorithms.minimax import anytime, bias_reduced, frank_wolfe
 from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.algorithms.minimax.gaussian import plan_mirror_descent
@@ -29,8 +29,7 @@ _FEW = 8  #: Number of steps; hundreds would be charged alike, but make runs lon
 _ANY_STEP = 1e9  #: A step size so large that privacy alone limits the steps.
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class _SignTable:
     """Gradients of no function, with signs that a hash fixes: privacy may rest on neither convexity nor smoothness."""
 

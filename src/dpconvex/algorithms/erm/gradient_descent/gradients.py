@@ -2,13 +2,12 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
-from typing import final
 
 import numpy as np
 
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, final_dataclass
 from dpconvex.mechanisms.gaussian import Sample
 from dpconvex.problems import LinearModelProblem, UserGroups
 from dpconvex.problems.base import MOST_TIMES
@@ -22,8 +21,7 @@ Gradient = Callable[[Floats], Floats]
 SampledGradient = Callable[[Floats, Sample], Floats]
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Clipping:
     """How the gradient of one unit is measured and cut."""
 

@@ -33,14 +33,14 @@ Accuracy
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpconvex import _rounding, _validate, algorithms
-from dpconvex._types import Array, Floats, forwarded
+from dpconvex._types import Array, Floats, final_dataclass, forwarded
 from dpconvex.algorithms.erm.gradient_descent import typical_steps
 from dpconvex.algorithms.erm.gradient_descent.gradients import within_reach
 from dpconvex.algorithms.erm.gradient_descent.look import FARTHEST, TUNING, Course, Look, kept, with_smaller_constant
@@ -72,8 +72,7 @@ VECTOR = 2.0, 1.0  #: Most that one replaced user, or one added user, moves a su
 VECTORS_LEMMA = "a mean over n users of vectors of length at most 1 changes by at most 2/n, plus rounding"
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class InformedPlan(algorithms.LinearModelPlan):
     """The mechanisms of a look and the budget of a descent; results hold `released`, and `ahead` follows from it."""
 

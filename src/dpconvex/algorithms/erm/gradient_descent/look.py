@@ -8,15 +8,15 @@ plan). All grids are public and bounded, so every release, however extreme, lead
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from dpconvex._types import Floats
+from dpconvex._types import Floats, final_dataclass
 from dpconvex.algorithms.erm.gradient_descent import typical_steps
 from dpconvex.geometry import gaussian_block_weights
 from dpconvex.losses import LogisticLoss
@@ -24,8 +24,7 @@ from dpconvex.problems import Block, DataDomain, LinearModelProblem
 from dpconvex.problems.linear.expected_risk import ORDINARY, SHARED, squared_reach, typical_curvature
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Tuning:
     """Constants chosen on the five tables of `benchmarks/user_tables.py` (docs); for others they are guesses."""
 
@@ -89,8 +88,7 @@ def kept(level: float) -> float:
 KEPT = kept(TUNING.cut)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Course:
     """The constants of a run after its look; they are public once the look is released."""
 
@@ -101,8 +99,7 @@ class Course:
     choice: typical_steps.Choice  #: The steps, before they are lengthened to make up for cutting
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Look:
     """The public facts that a look is planned from and read with."""
 
@@ -278,8 +275,7 @@ class Look:
         share, shares = float(np.clip(share, -FARTHEST, FARTHEST)), np.clip(shares, -FARTHEST, FARTHEST)
         squares = np.clip(squares, 0.0, FARTHEST**2)
         (start, unknown), length = self.start(share), self.typical_length(shares)
-        signal = max(self._risked(length), self._seen(length, unknown, squares))
-        return self._course(length, start, signal)
+        return self._course(length, start, max(self._risked(length), self._seen(length, unknown, squares)))
 
     def slope_level(self, course: Course, way: Floats) -> float:
         """Return the level to which slopes along a way (dim,) are cut."""

@@ -3,11 +3,12 @@
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
 from dpconvex import _validate
+from dpconvex._types import final_dataclass
 from dpconvex.algorithms import check_average, in_units, recorded
 from dpconvex.algorithms.erm.accelerated_sgd import balanced_stage
 from dpconvex.algorithms.erm.gradient_descent import typical_steps
@@ -30,8 +31,7 @@ MOST_GIVEN = 10_000  #: Most steps that a caller may ask for if the plan chooses
 MOST_BATCHES = 1024
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class BoundTuning:
     """Constants for plans that are chosen by their proved bound."""
 

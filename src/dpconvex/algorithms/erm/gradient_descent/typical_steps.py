@@ -7,13 +7,11 @@ steps later by ``a_j``, which depends on ``x = eta c`` and m only, so sums are t
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import final
 
 import numpy as np
 
-from dpconvex._types import Floats
+from dpconvex._types import Floats, final_dataclass
 from dpconvex.losses import LinearModelLoss
 from dpconvex.problems import DataDomain, LinearModelProblem
 from dpconvex.problems.linear.expected_risk import ORDINARY, typical_curvature
@@ -21,8 +19,7 @@ from dpconvex.problems.linear.expected_risk import ORDINARY, typical_curvature
 _PRODUCTS = np.geomspace(1e-9, 2.0, 300)  #: Values of ``x = eta c`` in the table.
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Tuning:
     """Values that the choice tries, and constants it relies on, measured on simulated tables and Adult (docs)."""
 
@@ -59,8 +56,7 @@ class Tuning:
 TUNING = Tuning()
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Steps:
     """Constants of one run of steps with momentum."""
 
@@ -227,8 +223,7 @@ def _counts(problem: LinearModelProblem, rate: float) -> tuple[int, ...]:
     return tuple(2**k for k in range(1, int(math.log2(most)) + 1))
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Choice:
     """The chosen steps and clipping level, and the errors expected of them on typical data."""
 

@@ -12,10 +12,10 @@ Assumptions
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, final
+from dataclasses import replace
+from typing import Any, ClassVar
 
-from dpconvex._types import Array, forwarded
+from dpconvex._types import Array, final_dataclass, forwarded
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, recorded
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy, check_moments, extreme
 from dpconvex.algorithms.erm.heavy_tailed.schedule import TUNING
@@ -30,8 +30,7 @@ from dpconvex.randomness import BitSource
 PREDICTIONS = 0.5  #: P, since estimators map the range of predictions to [-1/2, 1/2]; it affects accuracy only.
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class ClippedResidualsPlan(TwoStagePlan):
     """An ordinary method, `then`, on the loss of `problem` with its slope cut; `moments` are those of the slopes s."""
 

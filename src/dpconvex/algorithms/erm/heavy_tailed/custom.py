@@ -18,10 +18,9 @@ Assumptions
 """
 
 import math
-from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
-from dpconvex._types import Floats
+from dpconvex._types import Floats, final_dataclass
 from dpconvex.algorithms import check_relation, recorded
 from dpconvex.algorithms.erm.heavy_tailed.localization import HeavyTailedPlan, planned
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_moments
@@ -32,8 +31,7 @@ from dpconvex.problems import CustomProblem
 from dpconvex.problems.custom.extension import ExtendedRisk, Extender, own_rounding
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class CustomExtension(Extension):
     """Lipschitz extensions over the ball of losses with a declared slope."""
 

@@ -13,15 +13,14 @@ Theorem (docs, "No moment known", with its proof), except with probability beta
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from scipy.stats import beta
 
 from dpconvex import _rounding
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, final_dataclass
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.erm.heavy_tailed import clipped_gradient
 from dpconvex.algorithms.erm.heavy_tailed.clipped_residuals import fitted
@@ -42,8 +41,7 @@ GRID = 2.0**20  #: Number of grid steps in [0, 1] to which squares are rounded u
 SPREAD = 2.0  #: In the calibrated ``M = SPREAD (d + L)/epsilon + L``. Our choice: 1 to 4 are equal within noise.
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Scale:
     """Public constants of the private level C, and of the second moment V of gradients cut there."""
 

@@ -22,12 +22,12 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats, attributes, forwarded
+from dpconvex._types import Array, Floats, attributes, final_dataclass, forwarded
 from dpconvex.algorithms import ConvexPlan, PredictedError, PrivateResult, recorded
 from dpconvex.algorithms.base import P, beyond_floats
 from dpconvex.algorithms.erm.heavy_tailed import schedule as schedules
@@ -175,8 +175,7 @@ class LocalizationPlan(ConvexPlan[P]):
         """Return the point that one part of phase t releases; `releases` yields the planned releases still to come."""
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class HeavyTailedPlan(LocalizationPlan[P]):
     """Constants of one run of population localization by output perturbation."""
 
@@ -208,8 +207,7 @@ def middle(points: Floats) -> Floats:
     If more than half of the points (J, dim) are within r of some place, the result is within 3 r of that place.
     """
     distances = np.linalg.norm(points[:, None] - points[None], axis=2)
-    half = len(points) // 2
-    return points[np.argmin(np.sort(distances, axis=1)[:, half])]
+    return points[np.argmin(np.sort(distances, axis=1)[:, len(points) // 2])]
 
 
 def check_constraint(problem: LinearModelProblem, constraint: ConvexSet | None) -> None:

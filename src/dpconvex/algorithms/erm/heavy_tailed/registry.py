@@ -14,14 +14,14 @@ Choice
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, ClassVar, cast, final
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from dpconvex import _rounding, _validate, algorithms
-from dpconvex._types import Array, forwarded
+from dpconvex._types import Array, final_dataclass, forwarded
 from dpconvex.algorithms.base import P
 from dpconvex.algorithms.erm import heavy_tailed
 from dpconvex.algorithms.erm.heavy_tailed import Moments, clipped_gradient, clipped_residuals, custom, level
@@ -47,9 +47,8 @@ WIDEST, NARROW = 0.3, 4.0
 NARROW and ``WIDEST sqrt(n epsilon / d)``. Our choice: measured, the methods cross near 0.3 to 0.45 of that root."""
 
 
-@final
 @stored
-@dataclass(frozen=True)
+@final_dataclass
 class Shape:
     """Surrogate of the losses and set of parameters, where either is not the default."""
 
@@ -79,8 +78,7 @@ def constraint_set(given: ConvexSet | tuple[float, float] | None, problem: Linea
     return Box([lower] * coefficients + [-free] * constants, [upper] * coefficients + [free] * constants)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class HeavyMethod:
     """A method for heavy tails."""
 
@@ -113,8 +111,7 @@ class HeavyMethod:
     def settled(self, problem: LinearModelProblem, k: float) -> Moments | None:
         """Return the moments that follow from public facts, where the loss bounds slopes; else None."""
         bound = problem.loss.slope_bound
-        known = self.slopes and problem.loss.cut(SMALLEST) is None
-        return Moments(k, bound) if known else None
+        return Moments(k, bound) if self.slopes and problem.loss.cut(SMALLEST) is None else None
 
 
 def _beside(name: str, *given: Any, **more: Any) -> Any:
@@ -151,8 +148,7 @@ def chosen(problem: LinearModelProblem, privacy: PrivacyParams, constants: str =
     return "clipped_residuals" if problem.domain.l2 <= widest * typical else "heavy_tailed"
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class LeveledPlan(TwoStagePlan):
     """A level for gradients from the data, then a method that uses it: one promise for both."""
 

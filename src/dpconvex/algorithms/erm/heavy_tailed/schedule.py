@@ -8,12 +8,12 @@ These numbers affect utility only (docs, Heavy tails): for any of them, a stage 
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import binom
 
+from dpconvex._types import final_dataclass
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments
 from dpconvex.algorithms.erm.heavy_tailed.surrogates import Part, Surrogate
 from dpconvex.errors import InvalidParameterError
@@ -22,8 +22,7 @@ from dpconvex.problems.linear.truncated import Truncation
 from dpconvex.sets import ConvexSet, L2Ball
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Tuning:
     """Constants that we chose (docs, Heavy tails)."""
 
@@ -44,8 +43,7 @@ class Tuning:
 TUNING = Tuning()
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Stage:
     """One output perturbation."""
 
@@ -56,8 +54,7 @@ class Stage:
     side: int = 0  #: number of points along an axis of the net from which the stage chooses
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Phase:
     """Constants of one phase: it reads the records ``first, first + step, ...``."""
 
@@ -78,8 +75,7 @@ class Phase:
                 raise InvalidParameterError("reach", stage.reach, "must be at least the proven sensitivity")
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Schedule:
     """All phases, and the bound on the population risk, in expectation or, by repetitions, with high probability."""
 
@@ -102,8 +98,7 @@ def sensitivity(level: float, l2: float, m: int, radius: float) -> float:
     return (2 * level / (l2 * m) + 2 * radius) * (1 + 1e-14)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Setting:
     """Facts that all phases share: problem, moments, surrogate, and the set W with its sizes."""
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 from dpconvex import _validate, solvers
-from dpconvex._types import Array, Floats, forwarded
+from dpconvex._types import Array, Floats, final_dataclass, forwarded
 from dpconvex.algorithms import require
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, record_cap
 from dpconvex.errors import InvalidParameterError
@@ -39,8 +39,7 @@ SOLVER = solvers.Guaranteed(solvers.BallNewton(), solvers.AcceleratedGradient())
 """Solver for truncated losses in balls; over other sets its guaranteed method runs alone."""
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Part:
     """Public facts of one minimization."""
 

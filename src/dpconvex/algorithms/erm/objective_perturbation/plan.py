@@ -27,19 +27,18 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import numpy as np
 
-from dpconvex._types import Array, Floats, attributes
+from dpconvex._types import Array, Floats, attributes, final_dataclass
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, require
 from dpconvex.algorithms.assumptions import USER_LOSS
 from dpconvex.algorithms.predicted_error import reach_quantile, simulations
 from dpconvex.mechanisms import GaussianObjectiveNoise, NormNoiseMechanism, ObjectiveNoise, Planned
 from dpconvex.privacy import Assumption, Ledger, Neighboring, PrivacyParams
-from dpconvex.problems import LinearModelProblem, UserGroups
+from dpconvex.problems import LinearModelProblem, Records, UserGroups
 from dpconvex.problems.data.domain import is_centered
-from dpconvex.problems.data.records import Records
 from dpconvex.problems.data.users import distinct_within
 from dpconvex.problems.linear.expected_risk import evenness
 from dpconvex.randomness import BitSource
@@ -59,8 +58,7 @@ LONGEST = 30
 """Largest length of the linear term, in root mean squares. Runs stop at a longer term, of probability below 1e-17."""
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class SeparateOutput:
     """Output noise that is epsilon-DP by itself (Theorem 3: ``epsilon = epsilon_obj + epsilon_out``)."""
 
@@ -85,8 +83,7 @@ class SeparateOutput:
         return self.mechanism.release(minimizer, MASK, source, ledger)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class JointGaussianOutput:
     """Gaussian noise priced inside the minimizer's own event (formula 3.3)."""
 

@@ -8,13 +8,14 @@ energy ``E||b||_2^2``; R is the comparator norm. The excess mean loss is at most
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
 from dpconvex import _rounding, _validate, geometry
+from dpconvex._types import final_dataclass
 from dpconvex.algorithms import check_average, in_units, recorded
 from dpconvex.algorithms.erm.objective_perturbation import regularization as rules
 from dpconvex.algorithms.erm.objective_perturbation.plan import (
@@ -119,8 +120,7 @@ def _pure(
     return best
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Shares:
     """Relative prior variances of the parts of a prediction (`benchmarks/shares.py`; docs, Additive models)."""
 

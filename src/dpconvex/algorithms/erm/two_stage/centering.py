@@ -23,15 +23,14 @@ Assumptions
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, ClassVar, cast, final
+from typing import Any, ClassVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex import _rounding, algorithms
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, IntArray, final_dataclass
 from dpconvex.algorithms.erm.two_stage.base import Planner, TwoStagePlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm
@@ -49,8 +48,7 @@ UNITS = 2.0**31  #: Column values, over their half-widths, are rounded to multip
 PARTS = 2**24  #: A user's share of records within a distance is counted in multiples of 1 / PARTS.
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Tuning:
     """Constants that this module chooses (docs, Recentering numeric columns)."""
 
@@ -75,8 +73,7 @@ class Tuning:
 TUNING = Tuning()
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class CenteredPlan(TwoStagePlan):
     """A center and a length from the data, then a method on the moved columns: one promise for all.
 
@@ -105,12 +102,12 @@ class CenteredPlan(TwoStagePlan):
         return self.then.only_sums and not self.problem.grouped  # a user may be in several portions
 
     @cached_property
-    def numeric(self) -> NDArray[np.int64]:
+    def numeric(self) -> IntArray:
         """Positions of the numeric columns, which are the columns bounded one by one."""
         return self.problem.domain.columns_in("linf")
 
     @cached_property
-    def order(self) -> NDArray[np.int64]:
+    def order(self) -> IntArray:
         """Positions of all columns in the order of the method: the numeric ones, then the others."""
         columns = np.arange(self.problem.domain.n_features)
         return np.concatenate([self.numeric, np.setdiff1d(columns, self.numeric)])
@@ -252,8 +249,7 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) 
     reach = _rounding.sum_up((_rounding.ratio_up(2.0, problem.n), 2.0**-50))
     share = _rounding.product_down(TUNING.center_share, privacy.epsilon)
     first = NormNoiseMechanism(norm, Sensitivity(reach, norm.name, CENTER_LEMMA, unit=privacy.unit), share)
-    spent = _rounding.sum_up((first.epsilon, second.epsilon))
-    rest = privacy.less(spent)
+    rest = privacy.less(_rounding.sum_up((first.epsilon, second.epsilon)))
     width, noise = float(np.linalg.norm(widths)), first.scale * math.sqrt(float(norm.coordinate_variances[0]))
     length = min(math.hypot(typical_length(problem.domain), TUNING.long * noise * width), width)
     then = planner(centered(problem, length), rest)[0]
@@ -266,8 +262,7 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) 
 def centered(problem: LinearModelProblem, length: float) -> LinearModelProblem:
     """Return the problem over moved records, whose numeric columns come first and have at most this length."""
     domain = problem.domain
-    widths = numeric_half_widths(domain)
-    p = len(widths)
+    p = len(numeric_half_widths(domain))
     numeric = Block(p, "linf" if p <= TUNING.few else "l2", length, "recentered", "centered")
     others = tuple(block for block in domain.blocks if block.norm != "linf")
     constant = domain.intercept if others else min(domain.intercept, length)

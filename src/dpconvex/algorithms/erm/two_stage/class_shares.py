@@ -17,14 +17,13 @@ Accuracy
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpconvex import algorithms
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, final_dataclass
 from dpconvex.algorithms.erm.two_stage.ranges import counted
 from dpconvex.mechanisms import JointHistogram
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams
@@ -42,8 +41,7 @@ to nine classes, and noise of 1 to 10 % of the records (`benchmarks/constant.py 
 DRAWS, NUMBERS = (16, 256), 2**16  #: Limits of the number of simulated releases; noisy counts simulated in all.
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class ClassSharesPlan(algorithms.LinearModelPlan):
     """A noisy histogram, and the constant that follows from it."""
 

@@ -14,14 +14,14 @@ Assumptions
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpconvex import algorithms
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, final_dataclass
 from dpconvex.algorithms.base import CLEARLY
 from dpconvex.algorithms.erm.two_stage import class_shares
 from dpconvex.algorithms.erm.two_stage.base import Planner, TwoStagePlan
@@ -43,8 +43,7 @@ least loss (`benchmarks/user_constant.py`). With more classes .3 is better by 3.
 constants of tables whose columns tell the classes well (`benchmarks/many_classes.py`)."""
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class ConstantPlan(TwoStagePlan):
     """A method, `then`, on records that hold the constant feature and nothing else."""
 
@@ -73,8 +72,7 @@ class ConstantPlan(TwoStagePlan):
             if task == "classification":
                 own = "users" if self.problem.grouped else task
                 task = "more classes" if self.problem.loss.n_outputs > 1 else own
-            share = REMAINS[task]
-            expected = given.expected + share * min(usual.trivial, lost)
+            expected = given.expected + REMAINS[task] * min(usual.trivial, lost)
         bound = given.bound + (trivial if known else 0.0)
         source = f"{given.source}, among constants" + ("" if known else "; an estimate")
         return replace(given, bound=bound, trivial=trivial, expected=expected, source=source, proved=known)

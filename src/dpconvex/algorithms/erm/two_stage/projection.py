@@ -15,15 +15,14 @@ Assumptions
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex import algorithms
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, IntArray, final_dataclass
 from dpconvex.algorithms.erm.two_stage.base import Planner, TwoStagePlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
@@ -36,8 +35,7 @@ FEWEST = 4  #: Least number of columns after a projection.
 CHUNK = 4_000_000  #: Most entries of the data that are clipped and projected at a time; it bounds memory.
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class ProjectedPlan(TwoStagePlan):
     """A method, `then`, on records whose columns in l2 blocks are projected to `columns` columns."""
 
@@ -49,12 +47,12 @@ class ProjectedPlan(TwoStagePlan):
     presumed = ("the projection does not depend on the data or on the noise", "it is drawn from a stream of its own")
 
     @cached_property
-    def wide(self) -> NDArray[np.int64]:
+    def wide(self) -> IntArray:
         """Positions of the columns that are projected."""
         return self.problem.domain.columns_in("l2")
 
     @cached_property
-    def others(self) -> NDArray[np.int64]:
+    def others(self) -> IntArray:
         """Positions of the columns that stay."""
         return np.setdiff1d(np.arange(self.problem.domain.n_features), self.wide)
 

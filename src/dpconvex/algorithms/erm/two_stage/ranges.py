@@ -28,15 +28,14 @@ Assumptions
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, field, replace
 from functools import partial
-from typing import Any, cast, final
+from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex import _rounding
-from dpconvex._types import Array, Floats, forwarded
+from dpconvex._types import Array, Floats, IntArray, final_dataclass, forwarded
 from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, check_unit, uses
 from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
 from dpconvex.algorithms.predicted_error import PredictedError
@@ -82,13 +81,12 @@ FIRST, STOP = np.triu_indices(ranges.PARTS + 1, 1)  #: Each part's first cell, a
 STEPS = 2.0**10  #: The public numbers in scores are multiples of 1 / STEPS.
 FULL = 2.0**23  #: Scores count at most this many units of a cell, so that sums are exact for any number of units.
 
-Cells = Callable[[Array], NDArray[np.int64]]
+Cells = Callable[[Array], IntArray]
 Cut = tuple[tuple[float, float], ...]  #: A part of each range: its first cell (of 32), and the cell after its last
 Place = Callable[[Floats, ranges.Ranges, ranges.Places, Cut], Floats]
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class RangedPlan(TwoStagePlan):
     """A plan that first finds ranges, knots or parts privately, then runs a method: one promise covers both."""
 
@@ -191,12 +189,8 @@ class RangedPlan(TwoStagePlan):
         if self.look is not None:
             looks["target_range"] = {"epsilon": self.look.epsilon, "cells": list(self.target_cells)}
         if self.looks is not None:
-            epsilon = _rounding.product_up(len(self.looked), self.looks.epsilon)
-            looks["column_ranges"] = {
-                "columns": list(self.looked),
-                "epsilon": epsilon,
-                "cells": [*map(list, self.cells)],
-            }
+            cost, cells = _rounding.product_up(len(self.looked), self.looks.epsilon), [*map(list, self.cells)]
+            looks["column_ranges"] = {"columns": list(self.looked), "epsilon": cost, "cells": cells}
         if not stages:
             return {**self.then.describe(), **looks}
         found = {

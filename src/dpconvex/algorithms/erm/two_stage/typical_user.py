@@ -19,13 +19,13 @@ Mistake
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, cast, final
+from dataclasses import replace
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from dpconvex import algorithms
-from dpconvex._types import Array, Floats, forwarded
+from dpconvex._types import Array, Floats, final_dataclass, forwarded
 from dpconvex.algorithms.erm.two_stage.base import Planner, TwoStagePlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import JointHistogram
@@ -42,8 +42,7 @@ NOISY = 0.02  #: More than the least is spent if a sum of half the cells deviate
 DOUBTED = 0.3  #: Deviation of that sum, as a share of the users, at which released and expected counts weigh equally.
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class TypicalUserPlan(TwoStagePlan):
     """A plan that finds a typical user's number of records, then runs a method planned for it: one promise for both."""
 
@@ -85,8 +84,7 @@ class TypicalUserPlan(TwoStagePlan):
     def informed(self, typical: int) -> "TypicalUserPlan":
         """Return the plan for a released number of records of a typical user."""
         problem = replace(self.problem, records_per_user=typical, factor=None)  # every plan chooses its own coordinates
-        then = self.planner(problem, self.then.privacy)[0]
-        return algorithms.continued(self, then=then, typical=typical)
+        return algorithms.continued(self, then=self.planner(problem, self.then.privacy)[0], typical=typical)
 
     def read_off(self, noisy: Floats) -> int:
         """Return the typical number for released counts (12,), which may be any numbers because of noise.

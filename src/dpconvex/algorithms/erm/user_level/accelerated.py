@@ -19,14 +19,13 @@ Deviations (errata of the paper in brackets)
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, final_dataclass
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, check_average, recorded
 from dpconvex.algorithms.erm.user_level import accelerated_schedule as schedules, guards
 from dpconvex.algorithms.erm.user_level.aggregates import Smoothing, UserGradients, smoothings
@@ -43,8 +42,7 @@ SPREAD = 2.5  #: Default for the largest usual distance of two users' mean gradi
 OUTLIERS = 0.05  #: Default share of users that may lie further away than that.
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class AcceleratedPlan(LinearModelPlan):
     """Constants of one run of the accelerated method."""
 
@@ -127,8 +125,7 @@ class AcceleratedPlan(LinearModelPlan):
         center = np.zeros(self.problem.dim)
         for i, phase in enumerate(self.phases):
             batching = phase.batching
-            slots = order[batching.first : batching.first + batching.users]
-            batches = gradients.batches(batching, slots)
+            batches = gradients.batches(batching, order[batching.first : batching.first + batching.users])
             means = [phase.guard.start(source, ledger, self.block(i, j)) for j in range(batching.batches)]
             turn = iter(range(phase.descent.steps))
 

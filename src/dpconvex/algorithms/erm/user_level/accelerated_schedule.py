@@ -10,13 +10,13 @@ several (``localized``), with restarts for strongly convex losses: docs, User gr
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
-from dpconvex._types import attributes
+from dpconvex._types import attributes, final_dataclass
 from dpconvex.algorithms.erm.accelerated_sgd import Descent, plan_descent
 from dpconvex.algorithms.erm.user_level.guards import Guard
 from dpconvex.errors import InvalidParameterError
@@ -27,8 +27,7 @@ LENGTHS = tuple(sorted({round(2 ** (k / 2)) for k in range(2, 25)}))
 SAMPLED_LENGTHS = (8, 16, 32, 64, 128, 256)  #: Numbers of steps to try with samples, each of which takes long to plan.
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Batching:
     """The choice of the users that a phase reads at each step."""
 
@@ -48,8 +47,7 @@ class Batching:
         return self.read < self.users
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Phase:
     """Constants of one phase."""
 
@@ -72,8 +70,7 @@ GuardPlanner = Callable[[int, int], tuple[Batching, Guard] | InvalidParameterErr
 """From numbers of users and steps to a batching and a guard, or to the error that says why there are none."""
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Facts:
     """The public numbers that the bounds are computed from."""
 

@@ -18,12 +18,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import REQUIRED, Array, Floats, attributes
+from dpconvex._types import REQUIRED, Array, Floats, Positions, attributes, final_dataclass
 from dpconvex.algorithms.erm.user_level.accelerated_schedule import Batching
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import LinearModelLoss, PiecewiseLinearLoss
@@ -33,7 +33,7 @@ from dpconvex.privacy import Ledger, Release, Sensitivity, Unit
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import LinearModelProblem, PointDomain, Records, UserGroups
 from dpconvex.problems.data.points import WEIGHTED_MEAN_ROUNDING, clip_points, weighted_mean
-from dpconvex.problems.data.users import Positions, pick_users, user_gradients
+from dpconvex.problems.data.users import pick_users, user_gradients
 from dpconvex.randomness import BitSource
 
 MEAN_LEMMA = "in units of 2 c / C (rounding included), a mean of C vectors of length at most c moves by at most 1"
@@ -66,8 +66,7 @@ class Aggregate(ABC):
         """JSON-ready constants."""
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Guarded(Aggregate):
     """Release the weighted mean of displacements cut to `clip`, if most are within `radius` of one another."""
 
@@ -90,8 +89,7 @@ class Guarded(Aggregate):
         return {**found, "sensitivity": self.noise.unit_length(self.radius, self.clip), "noise": self.deviation}
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Plain(Aggregate):
     """Release a mean of C vectors, points or their displacements from the start, each cut to a public length c."""
 
@@ -121,8 +119,7 @@ class Plain(Aggregate):
         return {**found, "sensitivity": self.length, "noise": self.deviation}
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Searched(Aggregate):
     """Find a radius privately, then release the weighted mean at it; s0, A and B as in `mechanisms.RobustMean`."""
 
@@ -229,8 +226,7 @@ Vectors = Callable[[Floats], Floats]  #: Vectors (users, dim) at parameters (dim
 SMOOTHINGS = ("auto", "none", "envelope", "randomized")
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class ShiftedLoss:
     """A loss of predictions plus a shift of each record, which is the second column of the targets."""
 
@@ -268,8 +264,7 @@ class Smoothing:
         return loss, targets
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Envelope(Smoothing):
     """Moreau envelope of a piecewise linear loss, of width `size`, in the unit of predictions over that of slopes."""
 
@@ -288,8 +283,7 @@ class Envelope(Smoothing):
         return loss.smoothed(self.size), targets
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Randomized(Smoothing):
     """Average of the loss over a ball of radius `size` around the parameters, by one draw for each record and step."""
 
@@ -327,8 +321,7 @@ def smoothings(problem: LinearModelProblem, kind: str, error: float) -> Smoothin
     return Randomized(error / problem.lipschitz)
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class UserGradients:
     """Mean gradients of users; coins that order users are not those of the noise."""
 

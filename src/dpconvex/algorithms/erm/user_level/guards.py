@@ -22,12 +22,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpconvex import mechanisms
-from dpconvex._types import Floats, forwarded
+from dpconvex._types import Floats, final_dataclass, forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms.cohorts import SUM_LEMMA
 from dpconvex.mechanisms.robust_mean import best_ramp, budget
@@ -98,8 +98,7 @@ class TestedSteps(Guard):
         return lambda points: self.mean.release(points, self.radius, self.clip, MEAN, source, ledger, block)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class SampledGuard(TestedSteps):
     """A robust mean of a fresh secret subset at every step, one ledger entry for all; the caller draws the subsets."""
 
@@ -140,8 +139,7 @@ class ClippedSteps(Guard):
         return lambda points: self.noise.release(self.cut(points).mean(axis=0), MEAN, source, ledger, block)
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class ThresholdGuard(ClippedSteps):
     """AboveThreshold across the steps, Gaussian noise for the means."""
 

@@ -20,13 +20,12 @@ Deviations
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpconvex import _validate, algorithms
-from dpconvex._types import Array, Floats, attributes, forwarded
+from dpconvex._types import Array, Floats, Positions, attributes, final_dataclass, forwarded
 from dpconvex.algorithms.erm.user_level.phased_schedule import Facts, Schedule, calibrated
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import LinearModelLoss
@@ -34,7 +33,6 @@ from dpconvex.plugins import of_paper
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Unit
 from dpconvex.problems import LinearModelProblem, Records, UserGroups
 from dpconvex.problems.data import _threads
-from dpconvex.problems.data.users import Positions
 from dpconvex.randomness import BitSource
 from dpconvex.sets import L2Ball
 from dpconvex.solvers import _components as components
@@ -46,8 +44,7 @@ RADII = ("practical", "provable", "private")
 AGGREGATES = ("auto", "robust", "plain")
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class PhasedPlan(algorithms.LinearModelPlan):
     """Constants of one run of phased SGD."""
 
@@ -128,8 +125,7 @@ def _names(phase: int) -> tuple[str, str]:
     return f"mean iterate of phase {phase}", f"users of phase {phase}"
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class Pooled:
     """One pass of projected SGD over each part's records, at most `cap` of each user: one user moves one result."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, final, runtime_checkable
+from dataclasses import field, replace
+from typing import Any, Protocol, runtime_checkable
 
 import narwhals as nw
 import numpy as np
@@ -15,7 +15,7 @@ from narwhals.exceptions import DuplicateError
 
 from dpconvex import _validate
 from dpconvex._arrow import pa, same_types, without_views
-from dpconvex._types import Array
+from dpconvex._types import Array, final_dataclass
 from dpconvex.errors import InvalidDataError
 from dpconvex.problems.data import _threads
 from dpconvex.problems.data.sources.rows import TableSource, chosen_columns, inside
@@ -35,8 +35,7 @@ class OrderedStream:
     """Base class of Arrow streams that have the same order of rows whenever they are read."""
 
 
-@final
-@dataclass(frozen=True, eq=False)
+@final_dataclass(eq=False)
 class Tables(TableSource):
     """A table that is read batch by batch, in each pass anew."""
 

@@ -27,14 +27,14 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from itertools import chain
 from typing import Any, ClassVar, TypeVar, final
 
 import numpy as np
 
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, final_dataclass
 from dpconvex.errors import InvalidDataError
 from dpconvex.problems.data import _threads
 from dpconvex.problems.data.domain import DataDomain
@@ -94,8 +94,7 @@ class TableSource(ABC):
         """Return the rows with the given ascending indices (m,), m >= 1."""
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class InOrder:
     """A table of which it is declared that all passes have the same rows in the same order."""
 
@@ -288,8 +287,7 @@ Change = Callable[[RowBlock, Any, slice], "RowBlock | None"]
 """Returns another block for a block, what is held of its portion, and its rows there; None: no record is left."""
 
 
-@final
-@dataclass(frozen=True)
+@final_dataclass
 class Clipping:
     """A function from portions to blocks of clipped records; it is sent to workers with tasks, and holds no rows."""
 
