@@ -1287,6 +1287,14 @@ MUTANTS = (
         ("tests/unit/data/test_table_files.py::test_files_of_one_table_have_the_same_types",),
     ),
     Mutant(
+        "types of what stands in names of folders are guessed",
+        "data/read.py",
+        "            return _folders(system, names)",
+        '            return __import__("pyarrow.dataset").dataset.dataset(names, partitioning="hive")',
+        "",
+        ("tests/unit/data/test_table_files.py::test_a_record_whose_cell_names_a_folder_changes_no_other",),
+    ),
+    Mutant(
         "Dask: a missing flag makes objects of its partition",
         "problems/data/sources/cluster.py",
         'found.astype(dict.fromkeys(flags, "boolean")) if flags else found',

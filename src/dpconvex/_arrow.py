@@ -38,9 +38,12 @@ def without_views(values: Any) -> Any:
     return values.cast(_usual(values.type))
 
 
-def same_types(data: Any, columns: Collection[str]) -> None:
-    """Raise where a file of an Arrow data set lacks one of these columns, or gives it another type: casts may fail."""
-    # Whether they do depends on cells, but for texts of another form. All of this stands in the files' footers.
+def same_types(data: Any, columns: Collection[str], folders: bool = True) -> None:
+    """Raise where a file of an Arrow data set lacks one of these columns, or gives it another type: casts may fail.
+
+    Names of folders are cells, and a type other than text was guessed from them. Without `folders` they hold no column.
+    """
+    # Whether casts fail depends on cells, but for texts of another form. All of this stands in the files' footers.
     first: set[str] = set()
     try:
         for part in data.get_fragments():
@@ -55,6 +58,10 @@ def same_types(data: Any, columns: Collection[str]) -> None:
                     what = f"the files give the column {name!r} the types {usual} and {own}"
                     remedy = "Write them with the same types: whole numbers as floats, for example"
                     raise InvalidDataError(f"{what}. {remedy}")
+        for name in set(columns) & set(data.schema.names) - first:
+            if not folders or _plain(data.schema.field(name).type) != pa.large_string():
+                what = f"names of folders hold the column {name!r}, whose type is guessed from them"
+                raise InvalidDataError(f"{what}. Use dpconvex.data.open_files, or --engine local")
     except InvalidDataError:
         raise
     except (ValueError, OSError):  # among them Arrow's own

@@ -62,7 +62,7 @@ def opened_table(
         if memory is not None:
             stack.callback(MEMORY.reset, MEMORY.set(read_bytes(memory)))
         if chosen in CLUSTERS:
-            check_table(path, schema)
+            check_table(path, schema, folders=False)
             yield stack.enter_context(on_engine(str(path), chosen, at, schema.column_names()))
         else:
             yield lambda: read_table(path, schema) if opened is None else opened

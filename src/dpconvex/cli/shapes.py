@@ -94,7 +94,7 @@ def export(
     from dpconvex.data import write_atomically
     from dpconvex.estimators.base import PrivateLinearModel
     from dpconvex.estimators.export import to_card, to_onnx
-    from dpconvex.estimators.persistence import load_model
+    from dpconvex.estimators.persistence import archive, load_model
 
     _validate.choice("format", form, FORMATS)
     fitted = load_model(model)
@@ -103,9 +103,7 @@ def export(
     if form in ("onnx", "sklearn") and output is None:
         raise InvalidParameterError("output", None, f"must name a file for the format {form}", "Give --output FILE")
     if form == "sklearn":
-        import skops.io
-
-        found: str | bytes = skops.io.dumps(fitted.to_sklearn())
+        found: str | bytes = archive(fitted.to_sklearn())
     elif form == "onnx":
         found = to_onnx(fitted).SerializeToString()
     elif form == "card":

@@ -211,6 +211,12 @@ def dates_or_texts(series: Series, clock: bool = False) -> tuple[Any, Array | No
     """Return `_levels` as trimmed texts; for date types as days since 1970, with `clock` as hours of the day."""
     kind, types = _split(_arrow(series.head(0)))[0].type, pa.types
     if types.is_timestamp(kind) or (types.is_time(kind) if clock else types.is_date(kind)):
+        if zone := getattr(kind, "tz", None):
+            try:
+                pa.array([0], kind).cast(pa.date32(), safe=False)
+            except pa.ArrowException:
+                what = f"column {series.name!r} has times in {zone!r}, a zone that this machine does not know"
+                raise SchemaError(f"{what}. Install tzdata, or write them in UTC") from None
         values, positions = _split(_arrow(series))
         if clock:
             seconds = pc.add(pc.multiply(pc.minute(values), 60), pc.second(values))

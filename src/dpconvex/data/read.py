@@ -5,13 +5,17 @@ No error quotes or depends on the content of a well-formed file.
 
 from __future__ import annotations
 
+import functools
 import glob
+import operator
 import os
+import re
 import stat
 from collections.abc import Iterable, Mapping
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from dpconvex import _validate
 from dpconvex._arrow import pa, pc, pq, same_types
@@ -26,6 +30,7 @@ from dpconvex.problems.data.sources.arrow import OrderedStream
 
 _CELLS = 2**20  # largest number of cells parsed at a time, where columns are short
 _ENDS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
+_NONE = "__HIVE_DEFAULT_PARTITION__"  # what writers of folders write for a missing value
 _POSITION = 8  # number of bytes of the position of a level, or of the end of a text
 MOST_RATIO = 1000
 """A Parquet file may declare `MOST_BYTES` of cells or this multiple of its own size, whichever is larger."""
@@ -80,22 +85,52 @@ def open_files(path: AnyPath, schema: Schema) -> Any:
     their columns are numbers. `InvalidDataError` where there is no such file, or one of another kind.
     """
     _validate.installed("pyarrow", "numba")
-    from pyarrow import dataset
-
     where = os.fspath(path)
-    places = [Path(found) for found in sorted(glob.glob(where))]
-    found = [file for place in places for file in (sorted(place.rglob("*.*")) if place.is_dir() else [place])]
-    files = [file for file in found if not file.name.startswith((".", "_"))]
-    kinds = {_kind(file.name) for file in files}
-    if kinds and kinds <= {*_ENDS[:-1]}:
-        return CsvFiles(tuple(files), schema)
-    if "://" not in where and kinds != {".parquet"}:
-        raise InvalidDataError(f"{where}: must hold .parquet files alone or .csv files (.tsv, .gz). Check the path")
     try:
-        whole = where if "://" in where or len(places) == 1 else [str(file) for file in files]
-        return dataset.dataset(whole, format="parquet", partitioning="hive")
+        system, names = _listed(where)
+        kinds = set(map(_kind, names))
+        if kinds and kinds <= {*_ENDS[:-1]} and "://" not in where:
+            return CsvFiles(tuple(map(Path, names)), schema)
+        if kinds == {".parquet"}:
+            return _folders(system, names)
     except (pa.ArrowException, OSError, ValueError):
         raise InvalidDataError(f"{where}: cannot be opened. Check the path, and that the files are whole") from None
+    raise InvalidDataError(f"{where}: must hold .parquet files alone or .csv files (.tsv, .gz). Check the path")
+
+
+def _listed(where: str) -> tuple[Any, list[str]]:
+    """Return a file system and the names of the files that a path means; hidden ones are left out."""
+    from pyarrow import fs
+
+    if "://" in where:
+        system, root = fs.FileSystem.from_uri(where)
+        below = fs.FileSelector(root, recursive=True)
+        found = [each for each in system.get_file_info([root]) if each.is_file] or system.get_file_info(below)
+        names = [(each.path, each.path[len(root) :].split("/")) for each in found if each.is_file]
+    else:
+        system, places = fs.LocalFileSystem(), map(Path, glob.glob(where))
+        files = [(at, file) for at in places for file in (at.rglob("*.*") if at.is_dir() else [at]) if file.is_file()]
+        names = [(file.absolute().as_posix(), file.relative_to(at).parts or (at.name,)) for at, file in files]
+    return system, sorted(name for name, parts in names if not any(part.startswith((".", "_")) for part in parts))
+
+
+def _folders(system: Any, names: list[str]) -> Any:
+    """Return Parquet files as one table. In names of folders, as in ``town=Rome``, stand cells, which are texts.
+
+    Readers guess the type of such a column from all names, so one record would decide how all others are read.
+    """
+    from pyarrow import dataset
+
+    footers = (pq.read_schema(name, filesystem=system) for name in names)
+    kinds = {each.name: each.type for each in next(footers)}
+    for later in footers if pa.null() in kinds.values() else ():  # a column may be empty in the first files
+        kinds |= {each.name: each.type for each in later if kinds.get(each.name) == pa.null()}
+    cells = [{k: unquote(v, errors="replace") for k, v in re.findall("([^/=]+)=([^/]*)/", name)} for name in names]
+    keys = {k: pa.large_string() for each in cells for k in each if k not in kinds}
+    known = [{k: v for k, v in each.items() if k in keys and v != _NONE}.items() for each in cells]
+    held = [functools.reduce(operator.and_, (pc.field(k) == v for k, v in each), pc.scalar(True)) for each in known]
+    options = {"format": dataset.ParquetFileFormat(), "filesystem": system, "partitions": held}
+    return dataset.FileSystemDataset.from_paths(names, schema=pa.schema([*kinds.items(), *keys.items()]), **options)
 
 
 @final_dataclass
@@ -113,14 +148,17 @@ class CsvFiles(OrderedStream):
         return pa.RecordBatchReader.from_batches(kinds, batches).__arrow_c_stream__(requested_schema)
 
 
-def check_table(path: AnyPath, schema: Schema | None = None) -> None:
-    """Raise what reading files by a schema would raise about their names, headers and types. Reads no record."""
+def check_table(path: AnyPath, schema: Schema | None = None, folders: bool = True) -> None:
+    """Raise what reading files by a schema would raise about their names, headers and types. Reads no record.
+
+    Without `folders`, columns that stand in names of folders are refused: engines guess their types.
+    """
     places = _files(path)
     if schema is not None and (len(places) > 1 or any(map(os.path.isdir, places))):
         opened = open_files(path, schema)
         if not isinstance(opened, CsvFiles):  # names of folders may be columns
             _checked_names(path, opened.schema.names, schema.column_names())
-            same_types(opened, schema.column_names())
+            same_types(opened, schema.column_names(), folders)
             return _check_types(opened.schema, schema)
         places = opened.files
     for each in places:

@@ -10,6 +10,7 @@ from os import PathLike
 from typing import Any, final
 
 import numpy as np
+import scipy.sparse
 
 from dpconvex import _validate
 from dpconvex._types import Array, Floats, forwarded
@@ -321,3 +322,22 @@ def bounds_of(feature_bounds: Any, n_features: int) -> tuple[Floats, Floats]:
     if not fine:
         raise InvalidParameterError("feature_bounds", feature_bounds, requirement)
     return lower, upper
+
+
+def scores_of_rows(model: Any, X: Any) -> Floats:
+    """Return the linear predictions (n, outputs) of a fitted model, each a function of its row alone, to the last bit.
+
+    A matrix product is not: the last bits of a row depend on how many there are, so that one user's rows could move the
+    scores of others across a threshold.
+    """
+    from dpconvex.problems.data import _loops
+
+    _features, encoded = model._encoded(X, reset=False)
+    expanded, weights = model._fitted_map(), np.ascontiguousarray(model.encoded_coef_)
+    out = np.empty((encoded.shape[0], len(weights)))
+    for first in range(0, len(out), PREDICTED):
+        rows: Any = encoded[first : first + PREDICTED]
+        rows = expanded.expand(rows.toarray() if scipy.sparse.issparse(rows) else rows)
+        inside = np.require(expanded.domain.clip(rows), np.float64, ["C"])
+        _loops.predictions(inside, weights, out[first : first + PREDICTED])
+    return out + model.encoded_intercept_

@@ -11,7 +11,7 @@ from dpconvex.algorithms.erm.registry import Found, plans
 from dpconvex.algorithms.erm.two_stage import ranges
 from dpconvex.algorithms.select import Plans
 from dpconvex.data import Schema
-from dpconvex.errors import BudgetExceededError
+from dpconvex.errors import BudgetExceededError, UnsupportedEventError
 from dpconvex.estimators._features import FeatureMap, step_of
 from dpconvex.losses import SquaredLoss
 from dpconvex.privacy import PrivacyParams
@@ -157,7 +157,7 @@ class FindsRanges:
         for each in found:
             try:
                 kept.append(ranged(each))
-            except BudgetExceededError as error:  # methods on disjoint users may cost more beside looks at all of them
+            except (BudgetExceededError, UnsupportedEventError) as error:  # it costs more beside looks
                 first = first or error
         if first is not None and not kept:
             raise first

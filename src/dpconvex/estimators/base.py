@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, NoReturn, Self, TypeVar, cast
 
 import numpy as np
@@ -80,9 +81,14 @@ class FittedModel(FindsRanges, PrivateEstimator, ABC):
     def predict(self, X: Any) -> Array:
         """Return the prediction for every record, (n,)."""
 
-    def _blind(self) -> Self:
-        """Return a copy that encodes and predicts, without noise source or ledger, so that workers may have it."""
+    def _blind(self, by_row: bool = False) -> Self:
+        """Return a copy that encodes and predicts, without noise source or ledger, so that workers may have it.
+
+        With `by_row` a prediction depends on its row alone, to the last bit.
+        """
         other = copy(self)
+        if by_row:
+            vars(other)["_linear"] = partial(_features.scores_of_rows, other)
         for name in ("certificate_", "plan_", "_ready"):
             vars(other).pop(name, None)
         return other.set_params(random_state=None)

@@ -32,6 +32,7 @@ from dpconvex.data.frames import codes, open_table, typed
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators import _targets
 from dpconvex.estimators._digest import model_digest
+from dpconvex.estimators._features import scores_of_rows
 from dpconvex.estimators._streams import users_of
 from dpconvex.estimators.base import FittedModel, PrivateLinearModel
 from dpconvex.estimators.classifiers import LogisticModel, PrivateLinearClassifier
@@ -40,7 +41,6 @@ from dpconvex.losses import LogisticLoss
 from dpconvex.privacy import Payment, PrivacyCertificate, PrivacyParams, Unit, charge
 from dpconvex.randomness import BitSource, source_from
 
-BLOCK = 2**16  #: Number of rows that are expanded and scored at a time.
 UNLISTED = "(not listed)"
 HELD_OUT = (
     "Model and evaluation were made from disjoint parts of one table, whose places a secret random order decided that "
@@ -157,7 +157,7 @@ def _evaluate(
     check_is_fitted(model, "encoded_coef_")
     fitted: Any = model
     names, group = _groups(fitted, X, by)
-    scores, classes = _scores(model, X), _classes(model)
+    scores, classes = scores_of_rows(model, X), _classes(model)
     truth = _truth(model, X, y)
     users = users_of(model.schema, X, labels)
     sizes = (len(scores), len(truth), len(scores) if users is None else users.n_records)
@@ -297,21 +297,6 @@ def _classes(model: Any) -> int:
     return max(len(model.classes_), 2) if isinstance(model, PrivateLinearClassifier | PrivateSparseClassifier) else 0
 
 
-def _scores(model: Any, X: Any) -> Floats:
-    """Return the linear predictions (n, outputs), each a function of its row alone, to the last bit."""
-    from dpconvex.problems.data import _loops
-
-    _features, encoded = model._encoded(X, reset=False)
-    expanded, weights = model._fitted_map(), np.ascontiguousarray(model.encoded_coef_)
-    out = np.empty((encoded.shape[0], len(weights)))
-    for first in range(0, len(out), BLOCK):
-        rows: Any = encoded[first : first + BLOCK]
-        rows = expanded.expand(rows.toarray() if scipy.sparse.issparse(rows) else rows)
-        inside = np.require(expanded.domain.clip(rows), np.float64, ["C"])
-        _loops.predictions(inside, weights, out[first : first + BLOCK])
-    return out + model.encoded_intercept_
-
-
 def _truth(model: Any, X: Any, y: Any) -> Array:
     """Return positions of classes (0 for unlisted labels), or numbers in the target's unit."""
     if not _classes(model):
@@ -350,7 +335,8 @@ def _cuts(model: Any, cuts: Floats) -> tuple[Floats, Any]:
     if cap < 0.5:
         return cuts, LogisticLoss(cap).log_odds
     if cap < 1:
-        outside = np.log(np.expm1(np.maximum(np.abs(cuts) - math.log(cap), 1e-300)))  # log(1 + e^z) = t - log A
+        above = np.maximum(np.abs(cuts) - math.log(cap), 1e-300)
+        outside = above + np.log(-np.expm1(-above))  # log(1 + e^z) = t - log A
         cuts = np.where(np.abs(cuts) <= math.log(cap / (1 - cap)), cuts, np.copysign(outside, cuts))
     return cuts, lambda c: c
 

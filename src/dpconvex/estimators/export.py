@@ -191,7 +191,7 @@ def _pipeline(model: Any) -> Any:
         last.regressor_.coef_, last.regressor_.intercept_ = coef[:1], shift[:1]  # pyright: ignore
         return pipeline
     count = len(model.classes_)
-    last = LogisticRegression() if facts["slope_cap"] == 1 else LinearSVC()
+    last = LogisticRegression() if facts["slope_cap"] == 1 else LinearSVC(random_state=0)
     labels = np.repeat(np.arange(max(2, count)), 2)  # scikit-learn warns of classes that occur once
     pipeline = make_pipeline(columns, last)
     repeated = np.resize([0, 1], len(labels))

@@ -12,6 +12,7 @@ import json
 import math
 import os
 import stat
+import zipfile
 from collections.abc import Mapping
 from dataclasses import astuple
 from pathlib import Path
@@ -77,18 +78,48 @@ def save_model(estimator: SavedModel, path: str | Path) -> None:
     """
     from sklearn.utils.validation import check_is_fitted
 
-    _validate.installed("skops")
-    from skops.io import dumps
-
     if not isinstance(estimator, SavedModel):
         what, remedy = "must be a linear, additive or sparse model", "Of a search, save best_estimator_"
         raise InvalidParameterError("estimator", type(estimator).__name__, what, remedy)
     check_is_fitted(estimator)
-    content = dumps(_state(estimator))
+    content = archive(_state(estimator))
     if estimator.certificate_.model not in (None, model_digest(estimator)):
         what = "was changed after its fit, so its certificate is not of this model"
         raise InvalidParameterError("estimator", type(estimator).__name__, what, "Save it as it was fitted")
     write_atomically(path, content)
+
+
+def archive(value: Any) -> bytes:
+    """Return a skops archive of `value` that is the same in every process.
+
+    skops numbers objects by their addresses in memory, and these tell what else the process has read: cells, too.
+    """
+    _validate.installed("skops")
+    from skops.io import dumps
+
+    numbers: dict[str, str] = {}
+
+    def numbered(node: Any) -> Any:
+        if isinstance(node, list):
+            return [numbered(each) for each in node]
+        if not isinstance(node, dict):
+            return node
+        found = {key: numbered(each) for key, each in node.items()}
+        if isinstance(found.get("__id__"), int):  # each node is written where it stands
+            found["__id__"] = len(counted)
+            counted.append(None)
+        if isinstance(name := found.get("file"), str):
+            found["file"] = numbers.setdefault(name, f"{len(numbers)}.npy")
+        return found
+
+    counted: list[None] = []
+    written = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(dumps(value))) as given, zipfile.ZipFile(written, "w") as out:
+        schema = json.dumps(numbered(json.loads(given.read("schema.json"))), indent=2)
+        for name, new in numbers.items():
+            out.writestr(zipfile.ZipInfo(new), given.read(name))
+        out.writestr(zipfile.ZipInfo("schema.json"), schema)
+    return written.getvalue()
 
 
 def load_model(path: str | Path) -> SavedModel:
@@ -133,8 +164,6 @@ def load_model(path: str | Path) -> SavedModel:
 
 def _plain_values(content: bytes) -> dict[str, Any]:
     """Return the archive's content, refusing any type that is not plain."""
-    import zipfile
-
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             size = sum(entry.file_size for entry in archive.infolist())

@@ -227,8 +227,9 @@ class PrivateSyntheticData(PrivateEstimator):
         source = source_from(self.random_state)
         schema, user = checked_schema(self.schema), self._user if groups is None else None
         schema.require_confirmed()
-        names = TableCells.of_schema(schema, self.columns).names
-        table = open_source(X, names if user is None else (*names, user))
+        described = TableCells.of_schema(schema, self.columns).described
+        names = dict.fromkeys((*(name for part in described for name in part.inputs), *((user,) if user else ())))
+        table = open_source(X, tuple(names))
         if table is not None and not self._relation.fixes_size:
             what = "is for tables in memory"
             raise InvalidParameterError("neighbors", self.neighbors, what, "Read the table into a frame")

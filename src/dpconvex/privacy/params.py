@@ -68,7 +68,8 @@ class PrivacyParams:
         """Return the promise that is left for a method that is planned after a release of epsilon `spent`."""
         # A profile that just meets delta here is priced once more, at an epsilon that rounding may move: it must fit.
         left = _rounding.difference_down(self.epsilon, spent)
-        return replace(self, epsilon=_rounding.product_down(left, 1 - 1e-12) if self.delta else left)
+        spare = 1 - max(1e-12, min(1e-9, 1e-13 / left)) if self.delta and left > 0 else 1.0
+        return replace(self, epsilon=_rounding.product_down(left, spare))
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ from dpconvex import _rounding, _validate
 from dpconvex._types import Array, Floats, final_dataclass, set_fields
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
+MOST_MARGINALS = 200_000  #: Largest number of marginal tables that are listed.
+
 Zero = tuple[tuple[int, int], tuple[int, int]]
 """Two (column, value) that no record has together; a public statement about the world, in order of the columns."""
 
@@ -189,6 +191,9 @@ class Marginals(LinearQueries):
     def of_order(cls, shape: tuple[int, ...], order: int) -> "Marginals":
         """Return all marginal tables of `order` columns (at least 1; all columns together if there are fewer)."""
         _validate.integer("order", order, at_least=1)
+        if (count := math.comb(len(shape), min(order, len(shape)))) > MOST_MARGINALS:
+            what = f"makes {count:,} tables of {len(shape)} columns, and at most {MOST_MARGINALS:,} are released"
+            raise InvalidParameterError("order", order, what, "Lower the order, or name fewer columns")
         return cls(tuple(shape), tuple(combinations(range(len(shape)), min(order, len(shape)))))
 
     def answers(self, weights: Floats) -> Floats:

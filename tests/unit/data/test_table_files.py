@@ -145,7 +145,7 @@ def test_what_is_no_number_is_missing(cell: str) -> None:
         (pa.int64(), pa.float64(), False),
         (pa.int32(), pa.int64(), False),
         (pa.float64(), pa.string(), False),
-        (pa.null(), pa.float64(), False),
+        (pa.null(), pa.float64(), True),
         (pa.float64(), pa.null(), True),
         (pa.float64(), None, False),
         (pa.string(), pa.large_string(), True),
@@ -174,6 +174,33 @@ def test_files_of_one_table_have_the_same_types(
             check_table(path, schema)
         with pytest.raises(InvalidDataError, match=wrong):
             open_tables(open_files(path, schema), schema.column_names())
+
+
+@pytest.mark.parametrize(
+    "others", [["2"], ["unknown"], ["01"], ["1.5"], ["x.csv"], ["%FF"], ["__HIVE_DEFAULT_PARTITION__"]]
+)
+def test_a_record_whose_cell_names_a_folder_changes_no_other(others: list[str], tmp_path: Path) -> None:
+    """Arrow guesses a column's type from the names of all folders: one record decided how others were read."""
+    schema = Schema(
+        (NumericColumn("age", 0, 100), CategoricalColumn("code", ("01", "1", "New York"))),
+        ClassTarget("sick", ("1", "0", "unknown")),
+    )
+    for k, (code, sick) in enumerate(
+        [("1", "1"), ("01", "0"), ("New%20York", "0"), *((each, each) for each in others)]
+    ):
+        folder = tmp_path / f"code={code}" / f"sick={sick}"
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({"age": [float(k)]}), folder / "part.parquet")
+    for path in (tmp_path, tmp_path / "*" / "*" / "*.parquet"):
+        check_table(path, schema)
+        found = open_files(path, schema).to_table().to_pandas().sort_values("age")
+        assert found["code"].tolist()[:3] == ["1", "01", "New York"]
+        assert found["sick"].tolist()[:3] == ["1", "0", "0"]
+        with pytest.raises(InvalidDataError, match="names of folders"):
+            check_table(path, schema, folders=False)
+    guessed = pa.dataset.dataset(tmp_path / "code=1", format="parquet", partitioning="hive")
+    with pytest.raises(InvalidDataError, match="names of folders hold the column 'sick'"):
+        open_tables(guessed, ("age", "sick"))
 
 
 def test_types_of_files_that_cannot_be_compared_are_refused_in_one_line(tmp_path: Path) -> None:
