@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import re
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +37,7 @@ from dpconvex.data import NumericTarget
 from dpconvex.errors import DpconvexError, InvalidDataError, InvalidParameterError
 from dpconvex.estimators import ESTIMATORS, SPARSE_ESTIMATORS, PrivateLinearRegressor, PrivateSparseClassifier
 from dpconvex.estimators._digest import model_digest
-from dpconvex.estimators.persistence import _state
+from dpconvex.estimators.persistence import _state, archive
 from dpconvex.privacy.verify import PLANNED
 
 RNG = np.random.default_rng(3)
@@ -109,6 +112,23 @@ def test_the_file_holds_plain_values_and_neither_seed_nor_data(tmp_path: Path) -
     assert "123456789" not in repr(state)
     assert all(np.size(value) <= 3 for value in state.values() if isinstance(value, np.ndarray))
     assert load_model(tmp_path / "m.skops").random_state is None
+
+
+def test_files_hold_no_addresses(tmp_path: Path) -> None:
+    """skops numbers objects by their places in memory, which follow from what the process read: private cells, too."""
+    model = PrivateLogisticRegression(feature_bounds=(-3, 3), random_state=1, classes=[0, 1]).fit(X, labels(0, 1))
+    exported = model.to_sklearn()
+    files = []
+    for size in (1, 3_000_000):
+        kept = [bytes(size) for _ in range(3)]  # moves what is allocated later
+        save_model(copy.deepcopy(model), tmp_path / "m.skops")
+        files.append(((tmp_path / "m.skops").read_bytes(), archive(copy.deepcopy(exported)), len(kept)))
+    assert files[0] == files[1]
+    with zipfile.ZipFile(tmp_path / "m.skops") as found:
+        assert {info.date_time[0] for info in found.infolist()} == {1980}
+        assert max(map(int, re.findall(r'"__id__": (\d+)', found.read("schema.json").decode()))) < 200
+    again = skops.io.loads(files[0][1], trusted=skops.io.get_untrusted_types(data=files[0][1]))
+    np.testing.assert_array_equal(again.predict(X), exported.predict(X))
 
 
 def test_a_seeded_model_stays_marked(tmp_path: Path) -> None:

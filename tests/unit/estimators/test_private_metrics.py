@@ -41,6 +41,7 @@ from dpconvex.errors import (
     LargeDeltaWarning,
 )
 from dpconvex.estimators import evaluation
+from dpconvex.estimators._features import scores_of_rows
 from dpconvex.privacy.context import _counts
 from dpconvex.randomness import SystemSource
 
@@ -110,14 +111,14 @@ def test_metrics_of_three_classes_say_which_is_which(data) -> None:
 
 def test_scores_are_functions_of_their_rows_to_the_last_bit(model, data) -> None:
     X = np.random.default_rng(1).uniform(-1, 1, (997, 3))
-    whole = evaluation._scores(model, X)
+    whole = scores_of_rows(model, X)
     for part in (slice(0, 1), slice(3, 10), slice(500, 997), slice(1, 996)):
-        assert np.array_equal(evaluation._scores(model, X[part]), whole[part])
+        assert np.array_equal(scores_of_rows(model, X[part]), whole[part])
     wide = PrivateLogisticRegression(epsilon=5.0, feature_bounds=(-1, 1), random_state=0)
     X = np.random.default_rng(1).uniform(-1, 1, (64, 67))
     wide.fit(X, X[:, 0] > 0)
-    whole = evaluation._scores(wide, X)
-    assert all(np.array_equal(evaluation._scores(wide, X[i : i + 1]), whole[i : i + 1]) for i in range(64))
+    whole = scores_of_rows(wide, X)
+    assert all(np.array_equal(scores_of_rows(wide, X[i : i + 1]), whole[i : i + 1]) for i in range(64))
 
 
 RARE = Schema(

@@ -7,6 +7,7 @@ import json
 from fractions import Fraction
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import narwhals as nw
 import numpy as np
@@ -19,6 +20,7 @@ import sklearn.base
 from dpconvex import (
     CategoricalColumn,
     NumericColumn,
+    PrivateAdditiveClassifier,
     PrivateHuberRegressor,
     PrivateLinearRegression,
     PrivateLinearSVC,
@@ -273,6 +275,21 @@ def test_one_user_moves_a_score_by_no_more_than_claimed() -> None:
     shuffled = RNG.permutation(len(more))
     again = score.mean(fitted, more[shuffled], same(wrong[shuffled]), UserGroups.of(whose[shuffled]))
     assert again == pytest.approx(-moved)
+
+
+@pytest.mark.parametrize("kind", [PrivateLogisticRegression, PrivateAdditiveClassifier])
+def test_a_user_s_rows_move_no_bit_of_other_users_scores(kind: Any) -> None:
+    """The last bits of a row of a matrix product depend on the number of rows, and may cross the threshold."""
+    model: Any = kind(100.0, feature_bounds=(-1, 1), classes=[0, 1], random_state=0)
+    fitted = model.fit(np.tanh(RNG.normal(size=(300, 13))), RNG.integers(0, 2, 300))
+    rows = np.tanh(RNG.normal(size=(400, 13)))
+    alone = [fitted._blind(by_row=True).decision_function(rows[k : k + 1])[0] for k in range(len(rows))]
+    for more in (0, 1, 5, 11):
+        together = fitted._blind(by_row=True).decision_function(np.vstack([rows[:more], rows]))
+        np.testing.assert_array_equal(together[more:], alone)
+    score = score_for(kind(1.0, feature_bounds=(-1, 1), classes=[0, 1]), "error_rate", None)
+    with patch.object(kind, "_linear", side_effect=AssertionError("a matrix product")):
+        assert -1 <= score.mean(fitted, rows, same(np.zeros(len(rows))), None) <= 0
 
 
 def test_scores_are_means_of_clipped_losses() -> None:

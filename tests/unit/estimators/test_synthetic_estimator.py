@@ -135,6 +135,19 @@ def test_portion_by_portion_users_are_protected_and_added_records_are_not(table:
         assert one.plan_.recipe == model().plan(len(set(OWNERS)), unit="user")[0].recipe
 
 
+def test_derived_columns_are_read_portion_by_portion(tmp_path: Path) -> None:
+    """Folders and files asked for a column of the name of the formula, once the budget was charged."""
+    columns = (NumericColumn("age", 0, 110), NumericColumn("decades", 0, 11, formula="age / 10"))
+    table = pa.table({"age": np.random.default_rng(0).uniform(0, 110, 500)})
+    pacsv.write_csv(table, tmp_path / "t.csv")
+    derived = Schema(columns)
+    found = [
+        PrivateSyntheticData(5.0, schema=derived, random_state=0).fit(each)
+        for each in (table, open_files(tmp_path / "t.csv", derived))
+    ]
+    np.testing.assert_array_equal(found[0].histogram_, found[1].histogram_)
+
+
 OWNED = replace(SCHEMA, user="who")
 OWNERS = np.random.default_rng(0).integers(0, 5000, N)
 

@@ -6,8 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import dpconvex
+from dpconvex import PrivateLogisticRegression
 from dpconvex.errors import CertificateError
 from dpconvex.privacy import (
     Assumption,
@@ -115,6 +118,16 @@ def test_seeded_certificates_do_not_verify() -> None:
     assert "NOT PRIVATE" in seeded.explain()
     result = verify(seeded)
     assert [check.name for check in result.checks if not check.passed] == ["noise is not seeded"]
+
+
+def test_noise_sources_that_nobody_knows_do_not_verify() -> None:
+    model = PrivateLogisticRegression(1.0, feature_norm=1.0, classes=[0, 1], random_state=1)
+    fields = json.loads(model.fit(np.eye(4), [0, 1, 0, 1]).certificate_.to_json())
+    fields["noise_source"] |= {"name": "hardware dice", "private": True, "exact_bits": True, "note": ""}
+    fields["private"] = True
+    fields["digest"] = digest(fields)
+    (failed,) = (check for check in dpconvex.verify(json.dumps(fields)).checks if not check.passed)
+    assert failed.name == "planned again: noise source"
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "{}", '{"schema_version": 99}', '{"schema_version": 1}'])

@@ -44,6 +44,16 @@ def test_largest_budgets(epsilon: float, delta: float, pure: float, mu: float) -
     assert mixed_delta(epsilon, pure, found) <= delta < mixed_delta(epsilon, pure, found * (1 + 1e-9))
 
 
+def test_the_largest_mu_fits_its_promise_at_small_epsilons() -> None:
+    """One in five Gaussian releases at epsilon 1e-4 to 1e-3 was charged more than was promised, and stopped by it."""
+    rng = np.random.default_rng(0)
+    for epsilon, delta in zip(10 ** rng.uniform(-5, 0, 150), 10 ** rng.uniform(-12, -4, 150), strict=True):
+        mu = largest_mu(epsilon, delta)
+        for count in (1, 3, 50):
+            events = ((GaussianNoise(mu / math.sqrt(count) * (1 - 1e-12), 1.0), count),)
+            assert accounting.spent_epsilon(events, delta) <= epsilon
+
+
 @pytest.mark.gate
 @given(epsilon=st.floats(0.0, 5.0), pure=st.just(0.0) | st.floats(1e-3, 3.0), mu=st.floats(0.05, 3.0))
 def test_the_mixture_is_the_composition(epsilon: float, pure: float, mu: float) -> None:
