@@ -2280,9 +2280,8 @@ MUTANTS = (
     Mutant(
         "look at the target: the best part of its range, whatever was released",
         "algorithms/erm/two_stage/ranges.py",
-        "chosen = [look.release(scored(each, halved * look.scale), label, source, ledger) for each in rows]",
-        "chosen = [int(np.argmax(scored(each, halved * look.scale))) for each in rows]; "
-        "[look.release(scored(each, 0), label, source, ledger) for each in rows]",
+        "chosen = parts[[look.release(each, label, source, ledger) for each in scores]]",
+        "chosen = parts[[int(np.argmax(each)) + 0 * look.release(each, label, source, ledger) for each in scores]]",
         "",
         (f"{TARGET_RANGE}::test_the_part_is_the_one_that_was_released",),
     ),
@@ -2345,9 +2344,8 @@ MUTANTS = (
     Mutant(
         "look at columns: the best parts of their ranges, whatever was released",
         "algorithms/erm/two_stage/ranges.py",
-        "chosen = [look.release(scored(each, halved * look.scale), label, source, ledger) for each in rows]",
-        "chosen = [int(np.argmax(scored(each, halved * look.scale))) for each in rows]; "
-        "[look.release(scored(each, 0), label, source, ledger) for each in rows]",
+        "chosen = parts[[look.release(each, label, source, ledger) for each in scores]]",
+        "chosen = parts[[int(np.argmax(each)) + 0 * look.release(each, label, source, ledger) for each in scores]]",
         "",
         (f"{COLUMN_RANGES}::test_the_parts_are_those_that_were_released",),
     ),

@@ -158,7 +158,7 @@ def _count(promise: PrivacyParams, columns: int | Sequence[str], n: int) -> None
         _counts[key] = found
         while len(_counts) > MOST_FORMS:
             _counts.popitem(last=False)
-    if count:
+    if count & (count + 1) == 0 < count:  # the second fit, the fourth, the eighth, ...
         width = columns if isinstance(columns, int) else len(columns)
         spent = f"epsilon={exact_text(found[1])}" + (f", delta={exact_text(found[2])}" if found[2] else "")
         fits = f"fit number {found[0]} of {width} columns and {n} {promise.unit}s in this process"

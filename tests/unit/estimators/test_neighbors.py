@@ -62,7 +62,9 @@ def data(n: int) -> tuple[np.ndarray, np.ndarray]:
 def test_models_are_planned_for_the_declared_number_whatever_the_data_hold(
     kind: Any, parameters: dict[str, Any], delta: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ReportNoisyMax, "_sample", lambda self, scores, source: 200)  # the same parts are released
+    monkeypatch.setattr(
+        ReportNoisyMax, "_sample", lambda self, scores, source: len(scores) // 2
+    )  # the same parts are released
     model = kind(1.0, delta, **parameters)
     stated = []
     for n in (0, 1, 299, 4000):

@@ -198,14 +198,15 @@ def _classes(privacy: PrivacyParams, bound: float) -> Subject:
 def _looked(privacy: PrivacyParams, bound: float, **at: Any) -> Subject:
     """Half of epsilon pays for choosing parts of declared ranges, half for a method whose releases have known laws."""
     records, options = 2 if privacy.unit == Unit.USER else None, Options(l2=RIDGE / 4, noise="l2")
-    problem = linear_problem(HuberLoss(0.5, 0.5), 0.5, records=records)  # looks scale columns to [-1/2, 1/2]
+    n = round(8 / privacy.epsilon) if records is None and privacy.neighboring.fixes_size else N
+    problem = linear_problem(HuberLoss(0.5, 0.5), 0.5, n, records=records)  # looks scale columns to [-1/2, 1/2]
     half = replace(privacy, epsilon=privacy.epsilon / 2)
     if not privacy.neighboring.fixes_size:  # so small a delta that the audit refutes a halved sensitivity
         privacy, half = (replace(each, delta=1e-9) for each in (privacy, half))
         then = gradient_descent.plan(_counted(problem, privacy), half, steps=4, clip=problem.lipschitz)
         return linear_subject(ranges.plan(then, privacy, (), **at))
     found = linear_subject(ranges.plan(plans(problem, half, "output_perturbation", options)[0], privacy, (), **at))
-    ends = [(np.array([[-0.5], [0.5], [end]]), np.full(N, 0.5)) for end in (0.5, -0.5)]
+    ends = [(np.append(np.full(n - 1, 0.5), end)[:, None], np.full(n, 0.5)) for end in (0.5, -0.5)]
     return replace(found, pairs={"the fuller end": Pair(*ends), **found.pairs})
 
 

@@ -76,8 +76,13 @@ LOOKED_FEW, FEW_SHARES, LEAST, LEAST_ALONE = 50.0, (0.1, 0.5), 150.0, 60.0
 LOOKED_EACH, EACH_SHARES, HALVED_EACH = 100.0, (0.02, 0.1), 2.0
 """Looks at columns: epsilon times n for each column, limits of the share of epsilon that all looks take together, and
 `HALVED`; they are taken if n epsilon is at least `LEAST` times the columns (`benchmarks/few_columns.py`)."""
+MOST_WORTH = 0.5
+"""Most that all halvings may be worth, of the units: a look at a declared range offers no narrower parts, of which the
+narrowest would win where records fill the range evenly (`benchmarks/few_columns.py --parts`)."""
 SCALED = NumberRange(-0.5, 0.5)  #: Declared ranges are scaled to this one before a target's numbers are counted.
 FIRST, STOP = np.triu_indices(ranges.PARTS + 1, 1)  #: Each part's first cell, and the cell after its last
+HALF_APART = np.isin(STOP - FIRST, 2 ** np.arange(6)) & (FIRST % np.maximum((STOP - FIRST) // 2, 1) == 0)
+"""Parts of 1, 2, 4 to 32 cells that overlap by half: among fewer candidates noise errs less."""
 STEPS = 2.0**10  #: The public numbers in scores are multiples of 1 / STEPS.
 FULL = 2.0**23  #: Scores count at most this many units of a cell, so that sums are exact for any number of units.
 
@@ -224,11 +229,11 @@ class RangedPlan(TwoStagePlan):
         if self.look is not None:
             parts = lambda _, y: ranges.parts(SCALED, self._weighed(y)[0])[None]  # noqa: E731
             counts = counted(X, y, groups, parts, ranges.PARTS + 1)
-            target = _chosen(self.look, counts, HALVED, LOOK, source, ledger)[0]
+            target = _chosen(self.look, counts, HALVED, LOOK, source, ledger, self.problem.n)[0]
         if self.looks is not None:
             places = lambda X, _: ranges.parts_of_columns(self._inside, X, self.looked)  # noqa: E731
             counts = counted(X, y, groups, places, ranges.PARTS + 1)
-            cells = _chosen(self.looks, counts, HALVED_EACH, LOOKS, source, ledger)
+            cells = _chosen(self.looks, counts, HALVED_EACH, LOOKS, source, ledger, self.problem.n)
         if self.steps:
             cells = tuple(map(ranges.whole_steps, cells, self.steps))
             target = ranges.whole_steps(target, self.steps[-1]) if target else ()
@@ -308,11 +313,20 @@ class RangedPlan(TwoStagePlan):
         return inside
 
 
-def _chosen(look: ReportNoisyMax, counts: Floats, halved: float, label: str, source: BitSource, ledger: Ledger) -> Cut:
-    """Release one part of each range whose cells `counts` holds, range after range, and return the parts."""
-    rows = counts.reshape(-1, ranges.PARTS + 1)
-    chosen = [look.release(scored(each, halved * look.scale), label, source, ledger) for each in rows]  # Lemma T
+def _chosen(
+    look: ReportNoisyMax, counts: Floats, halved: float, label: str, source: BitSource, ledger: Ledger, n: int = 0
+) -> Cut:
+    """Release one part of each range whose cells `counts` holds, range after range; of `n` units if it was declared."""
+    rows, parts = counts.reshape(-1, ranges.PARTS + 1), offered(halved * look.scale / n) if n else np.arange(len(FIRST))
+    scores = (scored(each, halved * look.scale)[parts] for each in rows)
+    chosen = parts[[look.release(each, label, source, ledger) for each in scores]]  # Lemma T
     return tuple((int(FIRST[k]), int(STOP[k])) for k in chosen)
+
+
+def offered(worth: float) -> IntArray:
+    """Return positions of the parts that a look offers where half the width is worth this share of the units."""
+    halvings = max(1, min(5, int(MOST_WORTH / worth * (1 + 1e-9))))
+    return np.flatnonzero(HALF_APART & (ranges.PARTS >> halvings <= STOP - FIRST))
 
 
 def scored(counts: Floats, halved: float) -> Floats:

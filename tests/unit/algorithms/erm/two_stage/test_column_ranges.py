@@ -30,6 +30,7 @@ from dpconvex import (
 from dpconvex.algorithms.base import ConvexPlan
 from dpconvex.algorithms.erm.two_stage.ranges import (
     FIRST,
+    HALVED_EACH,
     LEAST,
     LOOKS,
     SCALED,
@@ -38,6 +39,7 @@ from dpconvex.algorithms.erm.two_stage.ranges import (
     counted,
     look_cost,
     looks_cost,
+    offered,
 )
 from dpconvex.data import ClassTarget, NumericColumn, NumericTarget, UnrangedColumn
 from dpconvex.errors import InvalidParameterError
@@ -205,18 +207,35 @@ def test_neighbors_have_the_same_plan_arrays_and_warnings(kind, schema, value) -
     assert seen[0] == seen[1]
 
 
+def test_few_records_are_offered_few_and_wide_parts() -> None:
+    """Ten even columns in 2,000 records: with all parts on offer two thirds of the ranges shrank to one cell of 32."""
+    widths = [32 / (STOP - FIRST)[offered(0.04 * 1000 / each)].min() for each in (150, 160, 220, 320, 500, 5000)]
+    assert widths == [2, 4, 4, 16, 32, 32]
+    rng, kept = np.random.default_rng(0), []
+    X = rng.uniform(-1, 1, (2000, 10))
+    y = (rng.random(2000) < 1 / (1 + np.exp(-3 * X[:, :5].sum(1)))).astype(int)
+    for per in (155, 250):
+        model = PrivateLogisticRegression(per * 10 / 2000, feature_bounds=(-1, 1), classes=[0, 1], random_state=1)
+        assert model.fit(X, y).score(X, y) > 0.8
+        kept += [stop - first for first, stop in model.plan_.cells]
+    assert np.mean(kept) > 16
+
+
 def test_the_parts_are_those_that_were_released(monkeypatch) -> None:
     """Whatever they are, every record is clipped into them and the plan is the same; nothing is refused afterwards."""
     before = PrivateLogisticRegression(1.0, schema=CLASSES).plan(9000)[0]
-    for chosen in (0, 31, 100, 527):
+    parts = offered(HALVED_EACH * before.looks.scale / 9000)
+    assert len(parts) == 89  # 1, 3, 7, 15, 31 and 32 that overlap by half
+    for chosen in (0, 31, 50, 88):
         with monkeypatch.context() as patched:
             patched.setattr(ReportNoisyMax, "_sample", lambda self, v, s, chosen=chosen: chosen)
             model = PrivateLogisticRegression(1.0, schema=CLASSES, random_state=2).fit(table())
         plan = model.plan_
-        assert set(plan.cells) == {(FIRST[chosen], STOP[chosen])}
+        first, stop = FIRST[parts[chosen]], STOP[parts[chosen]]
+        assert set(plan.cells) == {(first, stop)}
         assert plan.releases == before.releases
         age = columns_of(model)["age"]
-        assert (age.lower, age.upper) == (-400 + 25 * FIRST[chosen], -400 + 25 * STOP[chosen])
+        assert (age.lower, age.upper) == (-400 + 25 * first, -400 + 25 * stop)
         beyond = table(50).assign(age=1e9), table(50).assign(age=age.upper)
         np.testing.assert_array_equal(*map(model.predict_proba, beyond))
     forged: Any

@@ -35,6 +35,7 @@ from dpconvex.algorithms.erm.two_stage.ranges import (
     RangedPlan,
     counted,
     look_cost,
+    offered,
     scored,
 )
 from dpconvex.data import NumericColumn, NumericTarget, UnrangedColumn
@@ -147,8 +148,9 @@ def test_scores_are_counts_and_public_numbers_on_a_grid(monkeypatch) -> None:
     assert np.abs(seen[0] - seen[1]).max() == 1
     assert plans[0].look.sensitivity.value == 1
     assert plans[0].look.scale == plans[1].look.scale
-    public = scored(np.zeros(PARTS + 1), HALVED * plans[0].look.scale)
-    np.testing.assert_array_equal(public, seen[0] - held(np.clip(frame.y / 20_000, 0, 1) - 0.5))
+    worth = HALVED * plans[0].look.scale
+    public, few = scored(np.zeros(PARTS + 1), worth), offered(worth / len(frame))
+    np.testing.assert_array_equal(public[few], seen[0] - held(np.clip(frame.y / 20_000, 0, 1) - 0.5)[few])
     assert (public * 2**10 % 1 == 0).all()
     assert public[(FIRST == 0) & (STOP == PARTS)] == 0
     assert len(FIRST) == PARTS * (PARTS + 1) // 2
@@ -171,12 +173,13 @@ def test_neighbors_have_the_same_plan_arrays_and_warnings(value) -> None:
 def test_the_part_is_the_one_that_was_released(monkeypatch) -> None:
     """Whatever it is, every target is clipped into it and the plan is the same; nothing is refused after a release."""
     before = PrivateLinearRegression(1.0, schema=SCHEMA).plan(6000)[0]
-    for chosen in (0, 31, 100, 527):
+    parts = offered(HALVED * before.look.scale / 6000)
+    for chosen in (0, 31, 50, len(parts) - 1):
         with monkeypatch.context() as patched:
             patched.setattr(ReportNoisyMax, "_sample", lambda self, v, s, chosen=chosen: chosen)
             model = fitted(table())
         plan = model.plan_
-        assert plan.target_cells == (FIRST[chosen], STOP[chosen])
+        assert plan.target_cells == (FIRST[parts[chosen]], STOP[parts[chosen]])
         assert plan.releases == before.releases
         assert plan.resumed(*plan.course).target_cells == plan.target_cells
         low, high = model.ranges_[-1].lower, model.ranges_[-1].upper
@@ -281,7 +284,7 @@ def test_no_part_lies_between_two_multiples() -> None:
 
 def test_ends_move_by_what_was_released_alone(monkeypatch) -> None:
     """Two tables of which the same parts are released have the same ranges."""
-    monkeypatch.setattr(ReportNoisyMax, "_sample", lambda self, scores, source: 400)
+    monkeypatch.setattr(ReportNoisyMax, "_sample", lambda self, scores, source: len(scores) - 9)
     schema = Schema((NumericColumn("a", 1, 7, step=1),), NumericTarget("y", 0, 10, step=1))
     rng, found = np.random.default_rng(7), []
     for value in (2.0, 6.0):
