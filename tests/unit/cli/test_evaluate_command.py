@@ -84,8 +84,19 @@ def test_hold_outs_are_refused_in_one_line(place, options, words) -> None:
 
 def test_hold_outs_report_groups_and_folders_are_refused_before_anything_is_paid(place) -> None:
     groups = ("--by", "sex", "--by", "race=White,Black")
-    options = ("--schema", place / "adult.toml", "--epsilon", 1, "--holdout", 0.3, "--evaluate", 1, "--out", place / "by")
-    result = run("fit", place / "adult.csv", *options, *groups, "--json")
+    options = (
+        "--schema",
+        place / "adult.toml",
+        "--epsilon",
+        1,
+        "--holdout",
+        0.3,
+        "--evaluate",
+        1,
+        "--out",
+        place / "by",
+    )
+    result = run("fit", place / "adult.csv", *options, *groups, "--holdout", 0.3, "--evaluate", 1, "--json")
     assert result.exit_code == 0, result.stderr
     found = json.loads(result.stdout)
     assert "sex=Male, race=Black" in found["evaluation"]["groups"]
