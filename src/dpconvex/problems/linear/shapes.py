@@ -31,7 +31,7 @@ from dpconvex.problems.linear.expected_risk import (
 )
 
 LEAST = 1e-9  # curvature of a direction without expected records, over the largest curvature of its block
-MOST, CUBES = 2048, 4e10  # most vertices of a block; most sum of cubed sizes, which measures the time of a plan
+MOST, CUBES = 2048, 4e10  # most vertices of a block; most sum of cubed sizes, which bounds the time of a plan
 
 
 @dataclass(frozen=True)
