@@ -86,10 +86,6 @@ def test_options_that_a_method_lacks_are_named(name) -> None:
         plan_location(DOMAIN, 50, PRIVACY, "weiszfeld")
 
 
-FAR = {"origin_descent": 2.8}
-"""How near methods come at least, where not within 0.1: the steps of descent from the origin are short."""
-
-
 @EACH
 @pytest.mark.dear("halving")
 def test_every_method_finds_a_crowd(name) -> None:
