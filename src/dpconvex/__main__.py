@@ -1,5 +1,6 @@
 """``python -m dpconvex``, and the command ``dpconvex``: one line if Ctrl-C comes before the command has begun."""
 
+import signal
 import sys
 
 
@@ -10,6 +11,7 @@ def main() -> None:
     except KeyboardInterrupt:
         print("Aborted.", file=sys.stderr)
         sys.exit(130)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no hidden folder stays behind
     app()
 
 

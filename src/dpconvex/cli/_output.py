@@ -58,6 +58,9 @@ def one_line_errors(command: Callable[_P, _T]) -> Callable[_P, _T]:
                 warnings.simplefilter("ignore", RepeatedFitWarning)  # a command fits once
                 warnings.showwarning = functools.partial(tell, options)
                 return command(*args, **options)
+        except (KeyboardInterrupt, SystemExit):
+            print(f"Aborted{PAID.get()}.", file=sys.stderr)
+            raise
         except BrokenPipeError:
             raise  # the reader went away; click ends quietly
         except (DpconvexError, OSError, MemoryError, ModuleNotFoundError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +14,16 @@ from dpconvex.cli.budget import Paid, pay, write_certificate
 from dpconvex.errors import InvalidDataError
 
 if TYPE_CHECKING:
+    from dpconvex.data import Schema
     from dpconvex.estimators.evaluation import PrivateMetrics
+
+By = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Column whose groups are reported too, at no further price; repeat it. A categorical column of the "
+        "schema, or COLUMN=LEVEL,LEVEL with its public levels."
+    ),
+]
 
 
 @_output.one_line_errors
@@ -21,13 +31,7 @@ def evaluate(
     model: Annotated[Path, typer.Argument(help="Model folder, or model.skops.")],
     table: Annotated[Path, typer.Argument(help="CSV or Parquet file with the PRIVATE test records.")],
     epsilon: _options.Epsilon,
-    by: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Column whose groups are reported too, at no further price; repeat it. A categorical column of the "
-            "schema, or COLUMN=LEVEL,LEVEL with its public levels."
-        ),
-    ] = None,
+    by: By = None,
     user_column: _options.UserColumn = None,
     out: Annotated[Path, typer.Option(help="Folder for the metrics, a page and the certificate.")] = Path("evaluation"),
     seed: _options.Seed = None, budget: _options.Budget = None, force: _options.ForceOwn = False,
@@ -38,8 +42,8 @@ def evaluate(
     The test records must not be those of the fit, or else both prices add up: see --holdout of `fit`.
     """
     from dpconvex.cli.report import evaluation_content
-    from dpconvex.data import CategoricalColumn, read_table
-    from dpconvex.estimators.evaluation import levels_of, private_metrics
+    from dpconvex.data import read_table
+    from dpconvex.estimators.evaluation import private_metrics
     from dpconvex.estimators.persistence import load_model
     from dpconvex.privacy import PrivacyParams, Unit
 
@@ -49,18 +53,16 @@ def evaluate(
     schema = estimator.schema
     if user_column is not None:
         schema = estimator.schema = replace(schema, user=user_column)
-    named = [name for name in by or [] if "=" not in name]
-    given = {name.partition("=")[0]: tuple(name.partition("=")[2].split(",")) for name in by or [] if "=" in name}
-    levels = {**levels_of(schema, named), **levels_of(schema, given)}
-    known = schema.column_names()
-    extra = tuple(CategoricalColumn(name, texts) for name, texts in given.items() if name not in known)
-    read = replace(schema, columns=(*schema.columns, *extra), weight=None, weight_cap=None)
+    levels, read = grouped(schema, by)
+    read = replace(read, weight=None, weight_cap=None)
+    if table.is_dir():
+        read_table(table, read)  # refuses it, before anything is paid
     promise = PrivacyParams(epsilon, unit=Unit.RECORD if schema.user is None else Unit.USER)
     with _output.model_folder(out, force=force) as folder:
         paid = pay(budget, promise, "evaluate", table, read, seed=seed)
         with _output.working("Evaluating"):
             records = read_table(table, read)
-            found = private_metrics(estimator, records, epsilon=epsilon, by=levels or None, random_state=seed)
+            found = private_metrics(estimator, records, epsilon=epsilon, by=levels, random_state=seed)
         found = write_metrics(found, folder, _output.CERTIFICATE, paid)
         page = {"evaluated": evaluation_content(found), "certificate": found.certificate_, "number": _output.number}
         _output.write_page(folder / _output.REPORT, "evaluation.html.j2", **page)
@@ -71,6 +73,18 @@ def evaluate(
     if paid is not None:
         _output.print_text(f"\nPaid from {paid.text()}")
     _output.print_released(found.certificate_, out, *names)
+
+
+def grouped(schema: Schema, by: Sequence[str] | None) -> tuple[Any, Schema]:
+    """Return the public levels of columns to group by (None for none), and the schema with those that it lacks."""
+    from dpconvex.data import CategoricalColumn
+    from dpconvex.estimators.evaluation import levels_of
+
+    named = [name for name in by or [] if "=" not in name]
+    given = {name.partition("=")[0]: tuple(name.partition("=")[2].split(",")) for name in by or [] if "=" in name}
+    levels, known = {**levels_of(schema, named), **levels_of(schema, given)}, schema.column_names()
+    extra = tuple(CategoricalColumn(name, texts) for name, texts in given.items() if name not in known)
+    return levels or None, replace(schema, columns=(*schema.columns, *extra))
 
 
 def write_metrics(found: PrivateMetrics, folder: Path, certificate: str, paid: Paid | None = None) -> PrivateMetrics:

@@ -16,7 +16,7 @@ from dpconvex import _validate
 from dpconvex._arrow import pa, pacsv
 from dpconvex.cli import _options, _output
 from dpconvex.cli.budget import pay, write_certificate
-from dpconvex.cli.evaluate import print_metrics, write_metrics
+from dpconvex.cli.evaluate import By, grouped, print_metrics, write_metrics
 from dpconvex.cli.plan import plan_rows, print_plans
 from dpconvex.cli.schema import print_labels
 from dpconvex.errors import DpconvexWarning, InvalidDataError, InvalidParameterError, warn
@@ -93,7 +93,7 @@ def fit(
         float | None,
         typer.Option(help="Epsilon of a private evaluation on the --holdout part; the larger epsilon is charged."),
     ] = None,
-    seed: _options.Seed = None, budget: _options.Budget = None, purpose: _options.Purpose = "",
+    by: By = None, seed: _options.Seed = None, budget: _options.Budget = None, purpose: _options.Purpose = "",
     engine: _options.Engine = None, address: _options.Address = None, memory: _options.Memory = None,
     force: _options.Force = False, as_json: _options.Json = False, **options: Any,
 ) -> None:  # fmt: skip
@@ -111,9 +111,8 @@ def fit(
     declared = _options.fit_schema(schema, target, user_column)
     estimator = _options.build(epsilon, options, schema=declared, seed=seed).set_params(rows=rows)
     promise = promise_of(estimator)  # refuses unusable parameters before anything is read
-    if (holdout is None) != (evaluate is None):
-        remedy = "Give both, as in --holdout 0.2 --evaluate 1"
-        raise InvalidParameterError("holdout", holdout, "goes with --evaluate EPSILON", remedy)
+    _require_together(holdout, evaluate, by)
+    levels, columns = grouped(declared, by)
     if evaluate is not None:  # Theorem 5 of the docs, Private evaluation
         require_replaced(estimator)
         promise = dataclasses.replace(promise, epsilon=max(epsilon, evaluate))
@@ -124,13 +123,13 @@ def fit(
             raise InvalidParameterError("holdout", holdout, "needs a table in memory: one file", "Leave out --engine")
         if engine != "memory" and not promise.neighboring.fixes_size:
             raise InvalidParameterError("engine", engine, "must be 'memory' for these neighbors", "Use --engine memory")
-        with opened_table(table, declared, engine, address, memory) as read:
-            paid = pay(budget, promise, f"fit --model {estimator.kind}", table, declared, seed=seed)
+        with opened_table(table, columns, engine, address, memory) as read:
+            paid = pay(budget, promise, f"fit --model {estimator.kind}", table, columns, seed=seed)
             if holdout is None or evaluate is None:
                 found = None
                 estimator.fit(read())
             else:
-                found = fit_and_evaluate(estimator, read(), epsilon=evaluate, holdout=holdout)
+                found = fit_and_evaluate(estimator, read(), epsilon=evaluate, holdout=holdout, by=levels)
         metrics = None if held_out is None else measure(estimator, held_out)
         if found is not None:
             write_metrics(found, folder, _output.EVALUATED)
@@ -163,6 +162,14 @@ def fit(
     if estimator.ranges_:
         _output.print_text(f"Wrote the schema with the ranges found to {out / _output.FOUND}")
     _output.print_released(estimator.certificate_, out, *names, metrics=metrics)
+
+
+def _require_together(holdout: float | None, evaluate: float | None, by: list[str] | None) -> None:
+    if (holdout is None) != (evaluate is None):
+        remedy = "Give both, as in --holdout 0.2 --evaluate 1"
+        raise InvalidParameterError("holdout", holdout, "goes with --evaluate EPSILON", remedy)
+    if by and evaluate is None:
+        raise InvalidParameterError("by", by[0], "goes with --evaluate", "Give --holdout and --evaluate, too")
 
 
 def write_outputs(model: PrivateLinearModel, folder: Path, origin: Origin, measured: Measured | None = None) -> None:

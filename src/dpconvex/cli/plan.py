@@ -367,21 +367,25 @@ def print_facts(count: int, privacy: PrivacyParams, plans: Iterable[dict[str, An
 
 def show_plans(
     title: str, plans: Sequence[Plan], meaning: str, rows: int, facts: Callable[[Any], dict[str, Any]] | None,
-    promise: PrivacyParams | None = None,
+    promise: PrivacyParams | None = None, own: dict[str, list[float | None]] | None = None,
 ) -> None:  # fmt: skip
-    """Print plans a line each, the chosen one marked, for a `promise` or their own; with `facts` as JSON."""
+    """Print plans a line each, the chosen one marked, for a `promise` or their own; with `facts` as JSON.
+
+    `own` are columns of numbers, one a plan, by what stands above them.
+    """
     if facts is not None:
         counted = "users" if plans[0].privacy.unit == "user" else "rows"
         print_facts(rows, promise or plans[0].privacy, map(facts, plans), counted)
         return
     guessed = any(plan.expectation is not None for plan in plans)
     alike = len({plan.algorithm for plan in plans}) < len(plans)  # then noise tells them apart
-    cells = []
+    cells, more = [], own or {}
     for k, p in enumerate(plans):
-        told = (*[getattr(p, "noise_name", "")] * alike, *[number(p.expectation)] * guessed)
+        told = (*[getattr(p, "noise_name", "")] * alike, *(number(each[k]) for each in more.values()))
+        told += (number(p.expectation),) * guessed
         cells.append(("" if k else "*", p.algorithm, *told, number(p.predicted_error.bound), p.note))
-    headers = ("", "algorithm", *["noise"] * alike, *["expected"] * guessed, "bound", "note")
-    print_table(title, headers, cells, right=range(2 + alike, 3 + alike + guessed), marked=0)
+    headers = ("", "algorithm", *["noise"] * alike, *more, *["expected"] * guessed, "bound", "note")
+    print_table(title, headers, cells, right=range(2 + alike, 3 + alike + guessed + len(more)), marked=0)
     print_text(meaning)
 
 

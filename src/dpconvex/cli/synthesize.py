@@ -139,12 +139,16 @@ def facts(plan: QueryReleasePlan) -> dict[str, Any]:
 def _show(plans: Sequence[QueryReleasePlan], as_json: bool, filled: dict[str, str]) -> None:
     first = plans[0]
     privacy, cells = first.privacy, first.queries.cells
+    means = [plan.public.get("expected_total_variation") for plan in plans]
+    own, chosen = ({"mean": means}, "* chosen by the mean: ") if means[0] is not None else ({}, "* chosen. ")
+    if own:
+        chosen += "the expected total variation of a table, weighed for what methods of each kind lose on real ones. "
     many = f"{cells:,}" if cells < 10**15 else f"10^{len(str(cells)) - 1}"
     show_plans(
         f"Plans for {first.n:,} {privacy.unit}s, {first.queries.count:,} marginal cells over {many} "
         f"combinations, {_output.budget_words(privacy)}", plans,
-        "* chosen. expected: the largest error of any share in any marginal table, on typical data, a guess. bound: on "
-        "the same, but where the note says estimate.", first.n, facts if as_json else None,
+        f"{chosen}expected: the largest error of any share in any marginal table, on typical data, a guess. bound: on "
+        "the same, but where the note says estimate.", first.n, facts if as_json else None, own=own,
     )  # fmt: skip
     found = first.public.get("private_bins")
     if found and not as_json:

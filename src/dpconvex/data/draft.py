@@ -280,8 +280,22 @@ def _range(numbers: Floats, ranges: bool) -> str:
     if not ranges and not np.array_equal(np.unique(numbers), (0, 1)):  # yes and no: their meaning says the range
         return _line("range", PRIVATE, read=False)
     low, high = span(numbers)
-    decimals = (k for k in range(5) if len(numbers) and np.array_equal(np.round(numbers, k), numbers))
-    return _line("lower", low) + _line("upper", high) + next((_line("step", 10.0**-k) for k in decimals), "")
+    step = _step(np.unique(numbers))
+    return _line("lower", low) + _line("upper", high) + (_line("step", step) if step else "")
+
+
+def _step(numbers: Floats) -> float:
+    """Return the largest of the steps 1, 2, 2.5 and 5 times a power of ten, from 0.0001 on, that divides all numbers.
+
+    It is 0 where none does, and at most 1 for two numbers, which may share a divisor by chance.
+    """
+    whole = np.rint(numbers * 1e4)  # in units of 0.0001
+    sizes = [digits * 10**power for power in range(9, -1, -1) for digits in (50, 25, 20, 10)] + [5, 2, 1]
+    for size in sizes if len(numbers) and np.array_equal(np.round(numbers, 4), numbers) else ():
+        rest = np.fmod(numbers, size / 1e4) if size >= 1e4 else np.fmod(whole, size)
+        if not rest.any() and (size <= 1e4 or len(numbers) > 2):
+            return size / 1e4
+    return 0.0
 
 
 def span(numbers: Floats) -> tuple[float, float]:

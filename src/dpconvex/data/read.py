@@ -217,12 +217,15 @@ def _parquet(path: AnyPath) -> bool:
     if str(path) == "-":
         return False
     kind = _kind(path)
+    if os.path.isdir(path):
+        what = "is a folder, and a file, or files by a pattern, are needed here"
+        raise InvalidDataError(f"{path}: {what}. Name them, as in '{os.path.join(path, '*.parquet')}'")
     if kind is None:
         ends = f"{', '.join(_ENDS[:-1])} or {_ENDS[-1]}"
         raise InvalidDataError(f"{path}: the name must end in {ends}. Convert the file, or rename it")
     try:
         mode = os.stat(path).st_mode  # before opening: a pipe would wait for a writer
-        if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+        if stat.S_ISREG(mode):
             with open(path, "rb"):
                 return kind == ".parquet"
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name

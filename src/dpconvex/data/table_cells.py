@@ -14,7 +14,7 @@ from dpconvex._types import Array, final_dataclass
 from dpconvex.data.cells import AUTO, DEFAULT_BINS, PRIVATE, CategoryCells, CellColumn, NumberBins, OpenCells
 from dpconvex.data.columns import Described
 from dpconvex.data.formulas import written_dates, written_hours
-from dpconvex.data.frames import open_table
+from dpconvex.data.frames import codes, open_table, texts_series
 from dpconvex.data.schema import Schema
 from dpconvex.errors import InvalidParameterError
 
@@ -120,5 +120,6 @@ class TableCells:
         """Return the number of a column and that of one of its labels."""
         _validate.choice("column", name, self.names)
         labels = self.columns[self.names.index(name)].labels
-        _validate.choice(f"label of {name!r}", label, labels)
-        return self.names.index(name), labels.index(label)
+        found = int(codes(texts_series([label]), labels)[0])  # as cells are read: True is true, 1.0 is 1
+        _validate.choice(f"label of {name!r}", labels[found] if found >= 0 else label, labels)
+        return self.names.index(name), found

@@ -210,6 +210,9 @@ class WithIntervals(PrivateLinearModel):
     def _contrasts(self, reference: Reference) -> tuple[tuple[str, ...], Floats]:
         """Return names of coefficients and their contrasts (m, d): the intercept, numbers, levels less a reference."""
         intervals, plan = self._known()
+        if not isinstance(reference, Mapping | None):
+            what = "must be a dict from columns to levels"
+            raise InvalidParameterError("reference", reference, what, "For example {'color': 'red'}")
         d, given = plan.problem.domain.n_features, dict(reference or {})
         coef, constant = self._fitted_map().decode(np.eye(d), np.zeros(d))  # linear in the encoded coefficients
         rows, first = np.hstack([coef.T, np.zeros((d, 1))]), np.append(constant, plan.problem.domain.intercept)

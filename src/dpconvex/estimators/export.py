@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
 
 VERSION = 1  #: Version of the format of `Exported.to_json`
-TRANSFORMERS = {"log1p": np.log1p, "sqrt": np.sqrt}
-"""The transforms, besides ``"none"``, that scikit-learn, ONNX and SQL have a function for."""
 
 
 class Exported:
@@ -123,12 +121,17 @@ def _columns(features: FeatureMap, model: Any) -> tuple[Any, ...]:
     return tuple(map(NumericColumn, names, features.lower.tolist(), features.upper.tolist()))
 
 
-def _function(rule: dict[str, Any]) -> Any:
-    """Return the function of a rule's transform (None if there is none), or refuse the transform."""
-    if rule["transform"] not in (*TRANSFORMERS, "none"):
-        what, remedy = "has no counterpart in scikit-learn, ONNX and SQL", "Take --format json"
-        raise InvalidParameterError("transform", rule["transform"], what, remedy)
-    return TRANSFORMERS.get(rule["transform"])
+def _functions(rule: dict[str, Any]) -> tuple[Any, ...]:
+    """Return functions of NumPy, of numbers (n, 1), and their arguments, that together are a rule's transform."""
+    per = 1 / rule.get("scale", 1.0)  # each sign has a column of its own, and their difference is the transform
+    signed = (np.outer, {"b": [-per, per]}), (np.clip, {"a_min": 0.0, "a_max": None}), (np.log1p, {}), (np.diff, {})
+    found = {"none": (), "log1p": ((np.log1p, {}),), "sqrt": ((np.sqrt, {}),), "signed_log": signed}
+    return found[rule["transform"]]
+
+
+def _ends(rule: dict[str, Any]) -> tuple[float, float]:
+    """Return the ends of a rule's range after its transform."""
+    return NumberRange(rule["lower"], rule["upper"], rule["transform"], rule.get("scale", 1.0)).ends
 
 
 def jumps(rule: dict[str, Any]) -> tuple[Floats, Floats]:
@@ -168,10 +171,10 @@ def _pipeline(model: Any) -> Any:
             step = OneHotEncoder(categories=levels, handle_unknown="ignore", sparse_output=False)
             cells[rule["column"]] = [listed[0]] * 2
         else:
-            function, span = _function(rule), (rule["lower"], rule["upper"])
-            scalers = [MinMaxScaler(clip=True)]
-            if function is not None:  # clipping comes first, as numbers outside may have no logarithm
-                scalers = [MinMaxScaler(span, clip=True), FunctionTransformer(function), *scalers]
+            functions = [FunctionTransformer(each, kw_args=given) for each, given in _functions(rule)]
+            span = rule["lower"], rule["upper"]
+            # Clipping comes first, as numbers outside may have no logarithm.
+            scalers = [*[MinMaxScaler(span, clip=True)] * bool(functions), *functions, MinMaxScaler(clip=True)]
             # Knots are places in [0, 1], and -1 stands for a missing number, a vertex like any other.
             knots: Any = np.array([-1.0, *rule["knots"]])[:, None]
             hats = SplineTransformer(degree=1, knots=knots, extrapolation="constant")
@@ -239,9 +242,10 @@ def _mixture(rule: dict[str, Any], values: list[str]) -> str:
         cell = f"NULLIF({cell}, {none!r})"
     low, high, knots = rule["lower"], rule["upper"], rule["knots"]
     place = f"CASE WHEN {cell} < {low!r} THEN {low!r} WHEN {cell} > {high!r} THEN {high!r} ELSE {cell} END"
-    if (function := _function(rule)) is not None:
-        place = f"SQRT({place})" if function is np.sqrt else f"LN(1 + {place})"
-        low, high = NumberRange(low, high, rule["transform"]).ends
+    scale = float(rule.get("scale", 1.0))
+    signed = f"(SIGN({place}) * LN(1 + ABS({place}) / {scale!r}))"
+    forms = {"none": place, "sqrt": f"SQRT({place})", "log1p": f"LN(1 + {place})", "signed_log": signed}
+    place, (low, high) = forms[rule["transform"]], _ends(rule)
     place = f"(({place} - {low!r}) / {high - low!r})"
     cases = [
         f"WHEN {place} <= {right!r} THEN ({a}) + (({b}) - ({a})) * ({place} - {left!r}) / {right - left!r}"
@@ -280,11 +284,15 @@ def to_onnx(model: Any) -> Any:
             place = op("Squeeze", op("LabelEncoder", rule["column"], domain="ai.onnx.ml", **how), const([1]))
             term = op("Gather", const(np.vstack([more.T, np.zeros(len(rest))])), place)
         else:
-            function = _function(rule)
-            first, last = NumberRange(rule["lower"], rule["upper"], rule["transform"]).ends
+            first, last = _ends(rule)
             x = op("Clip", rule["column"], const(float(rule["lower"])), const(float(rule["upper"])))
-            if function is not None:
-                x = op("Sqrt", x) if function is np.sqrt else op("Log", op("Add", x, const(1.0)))
+            if rule["transform"] == "sqrt":
+                x = op("Sqrt", x)
+            elif rule["transform"] == "signed_log":
+                size = op("Div", op("Abs", x), const(float(rule.get("scale", 1.0))))
+                x = op("Mul", op("Sign", x), op("Log", op("Add", size, const(1.0))))
+            elif rule["transform"] == "log1p":
+                x = op("Log", op("Add", x, const(1.0)))
             u = op("Div", op("Sub", x, const(first)), const(last - first))
             u = op("Where", op("IsNaN", rule["column"]), const(-1.0), u)
             knots = np.array([-1.0, *rule["knots"]])

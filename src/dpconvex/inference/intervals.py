@@ -319,7 +319,8 @@ class Summary:
         rows: list[Sequence[str]] = [("", "coef", "std err", "z", "P>|z|", f"[{tail:.4g}", f"{1 - tail:.4g}]")]
         columns = (f.estimate, f.std_err, f.estimate / f.std_err, f.p_value, f.lower, f.upper)
         for name, *numbers in zip(self.names, *columns, strict=True):
-            rows.append((name, *("-" if np.isnan(x) else f"{x:.4g}" for x in numbers)))
+            cells = ["-" if np.isnan(x) else f"{x:.4g}" for x in numbers]
+            rows.append((name, *cells[:3], "<1e-4" if numbers[3] < 1e-4 else cells[3], *cells[4:]))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         room = max(16, WIDTH - sum(widths[1:]) - 2 * len(widths[1:]))  # longer names have a line of their own
         table = []

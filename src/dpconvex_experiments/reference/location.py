@@ -13,8 +13,8 @@ Lemma, coordinate medians
     each coordinate about ``1.6 mu / sqrt(d)``. Strong on symmetric data, biased on skewed ones.
 Lemma, descent from the origin (DP-GD; Haghifam, Steinke and Ullman 2024, the plain baseline of their implementation)
     T gradients of sensitivity ``2 / n`` (`noisy_descent`). Their length is at most 1 and a minimizer lies in the ball,
-    so the expected excess of the average is at most ``R^2 / (2 T eta) + eta (1 + d sigma^2) / 2``. From a warm start
-    (`Descent`) such steps are mu-GDP given that start.
+    so the expected excess of the average is at most ``R^2 / (2 T eta) + eta (1 + d sigma^2) / 2``, least for the step
+    ``eta = R / sqrt(T (1 + d sigma^2))``. From a warm start (`Descent`) such steps are mu-GDP given that start.
 """
 
 import itertools
@@ -294,8 +294,8 @@ def plan_descent(domain: PointDomain, n: int, privacy: PrivacyParams) -> OriginD
     check(n, privacy)
     mu = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-12)  # accountants round up; rho = mu^2 / 2
     steps = min(MOST_STEPS, max(1, round(n**2 * mu**2 / (256 * domain.dim))))
-    step = 2 * domain.radius_bound * math.sqrt(domain.dim / 6) / (mu * n)
     gradients = NoisyGradients.of_mu("gradient from the origin", n, domain.dim, mu, steps, privacy.unit)
+    step = domain.radius_bound / math.sqrt(steps * (1 + domain.dim * gradients.mechanism.sigma**2))
     return OriginDescentPlan(domain, n, privacy, gradients, step)
 
 

@@ -21,7 +21,7 @@ from dpconvex.estimators import _features
 from dpconvex.estimators.persistence import save_model
 
 RUNNER = CliRunner()
-COLUMNS = (NumericColumn("age", 0, 100), CategoricalColumn("sex", ("f", "m")))
+COLUMNS = (NumericColumn("age", 0, 100, "signed_log", scale=9), CategoricalColumn("sex", ("f", "m")))
 TABLE = pd.DataFrame(
     {"who": ["p1", "p2", "p3"] * 20, "age": range(60), "sex": ["f", "m"] * 30, "ill": ["no", "yes"] * 30}
 )

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dpconvex import PrivateLogisticRegression, load_model, verify
+from dpconvex import Budget, PrivateLogisticRegression, load_model, verify
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.cli.report import GRID
 from dpconvex.estimators.classifiers import CAPS
@@ -264,9 +264,12 @@ def test_interrupting_the_fit_leaves_nothing(
     run: Any, toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table(tmp_path, "1,red,no\n")
-    monkeypatch.setattr(PrivateLogisticRegression, "fit", failing(KeyboardInterrupt(), None))
-    assert run("fit", "t.csv", "--schema", "s.toml", "--epsilon", 1).exit_code != 0
-    assert leftovers(tmp_path) == set()
+    Budget.create(tmp_path / "own.json", 3)
+    for error, code in ((KeyboardInterrupt(), 130), (SystemExit(143), 143)):
+        monkeypatch.setattr(PrivateLogisticRegression, "fit", failing(error, None))
+        result = run("fit", "t.csv", "--schema", "s.toml", "--epsilon", 1, "--budget", "own.json")
+        assert (result.exit_code, result.stderr) == (code, "Aborted. Epsilon 1 stays charged to own.json.\n")
+    assert leftovers(tmp_path) <= {"own.json", "own.json.lock"}
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,8 @@ def test_a_hold_out_and_a_later_evaluation_are_charged_and_verified(place) -> No
         (("--evaluate", 1.0), "goes with --evaluate"),
         (("--holdout", 2, "--evaluate", 1), "holdout=2"),
         (("--holdout", 0.2, "--evaluate", 1, "--engine", "local"), "in memory"),
+        (("--by", "sex"), "by='sex': goes with --evaluate"),
+        (("--holdout", 0.2, "--evaluate", 1, "--by", "age"), "must be a categorical column"),
     ],
 )
 def test_hold_outs_are_refused_in_one_line(place, options, words) -> None:
@@ -78,3 +80,37 @@ def test_hold_outs_are_refused_in_one_line(place, options, words) -> None:
     assert result.exit_code == 2
     assert words in result.stderr
     assert not (place / "no").exists()
+
+
+def test_hold_outs_report_groups_and_folders_are_refused_before_anything_is_paid(place) -> None:
+    groups = ("--by", "sex", "--by", "race=White,Black")
+    options = (
+        "--schema",
+        place / "adult.toml",
+        "--epsilon",
+        1,
+        "--holdout",
+        0.3,
+        "--evaluate",
+        1,
+        "--out",
+        place / "by",
+    )
+    result = run("fit", place / "adult.csv", *options, *groups, "--holdout", 0.3, "--evaluate", 1, "--json")
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert "sex=Male, race=Black" in found["evaluation"]["groups"]
+    assert found["certificate"]["target"]["epsilon"] == 1  # groups cost nothing more
+    assert run("verify", place / "by").exit_code == 0
+    folder = place / "parts"
+    folder.mkdir()
+    (folder / "one.csv").write_bytes((place / "adult.csv").read_bytes())
+    Budget.create(place / "whole", 1)
+    paid = ("--epsilon", 1, "--budget", place / "whole", "--out", place / "no")
+    for words in (("schema", "draft", folder), ("evaluate", place / "by", folder, *paid)):
+        result = run(*words)
+        assert result.exit_code == 2
+        assert f"{folder}: is a folder" in result.stderr
+        assert "*.parquet'" in result.stderr
+    assert Budget(place / "whole").account().left[0] == 1
+    assert run("schema", "draft", folder / "*.csv").exit_code == 0

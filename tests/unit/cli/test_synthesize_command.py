@@ -194,6 +194,10 @@ def test_too_many_combinations_are_for_noisy_tables(run: Any, public_files: Path
         "noisy_tree",
         "grouped_tables",
     }
+    result = run(*plan)
+    means = [float(line.split()[-4]) for line in result.stdout.splitlines() if line.endswith("estimate")]
+    assert means[0] <= 1.5 * min(means)  # the first column of numbers is what was chosen by
+    assert "chosen by the mean" in result.stdout
     result = run(*plan, "--order", 3)
     assert result.exit_code == 2
     assert "noisy_tables" in result.stderr

@@ -38,7 +38,7 @@ def test_draft_reads_back_as_an_unconfirmed_schema() -> None:
     schema = Schema.from_toml_text(draft_schema(wide, "income"))
     assert schema == Schema(
         (
-            NumericColumn("age", 31.5, 77, indicator=True, step=0.1),
+            NumericColumn("age", 31.5, 77, indicator=True, step=0.5),
             NumericColumn("grade", 1, 3, step=1),
             NumericColumn("constant", 5, 10, step=1),
             NumericColumn("void", 0, 1, indicator=True),
@@ -129,7 +129,25 @@ def test_numeric_targets_and_codes() -> None:
     assert "\nindicator = true  # read from the data" in counts
     few = draft_schema(pd.DataFrame({"y": [0, 3, 1] * 30, "x": [None] + [1.5, 2.25] * 44 + [3]}), "y")
     assert "\n# indicator = true  # read from the data" in few
-    assert "\nstep = 0.01  # read from the data" in few
+    assert "\nstep = 0.25  # read from the data" in few
+
+
+@pytest.mark.parametrize(
+    ("values", "step"),
+    [
+        ([1, 1.5, 2, 2.5, 3], 0.5),
+        ([0, 0.5, 1, 2], 0.5),
+        ([450, 500, 1020], 10),
+        ([1, 2, 5], 1),
+        ([0, 100], 1),  # two numbers may share a divisor by chance
+        ([36.6, 37.1, 38.2], 0.1),
+        ([0.0002, 0.0006, 0.001], 0.0002),
+        ([0, 0.00025, 1], 0),
+    ],
+)
+def test_the_step_is_the_largest_round_one_that_divides_all_numbers(values: list[float], step: float) -> None:
+    found = Schema.from_toml_text(draft_schema(pd.DataFrame({"x": values * 30})))
+    assert found.columns[0].step == step
 
 
 def test_codes_that_fill_several_lines_stay_a_comment() -> None:

@@ -36,6 +36,15 @@ def test_shape_and_labels_follow_the_schema() -> None:
     assert TableCells.of_schema(regression, ("b",), bins={"b": (-1, 0, 0.5, 1)}).shape == (3,)
 
 
+def test_labels_are_named_as_cells_are_read() -> None:
+    owner = CategoricalColumn("owner", ("False", "True"))
+    cells = TableCells.of_schema(Schema((owner, CategoricalColumn("grade", ("1", "2")))))
+    assert cells.position("owner", "true") == cells.position("owner", "True") == (0, 1)
+    assert cells.position("grade", "2.0") == (1, 1)
+    with pytest.raises(InvalidParameterError, match="label of 'owner'"):
+        cells.position("owner", "yes")
+
+
 def test_what_is_decoded_encodes_to_the_same_cell() -> None:
     cells = TableCells.of_schema(SCHEMA, bins=4)
     every = np.stack(np.unravel_index(np.arange(np.prod(cells.shape)), cells.shape), axis=1)

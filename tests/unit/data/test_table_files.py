@@ -94,7 +94,7 @@ def test_unusable_files_give_one_message_without_cells(tmp_path: Path) -> None:
         "empty.csv": (b"", "first line must name the columns"),
         "twice.csv": (b"a,a\n1,2\n", "two columns named 'a'"),
         "noise.parquet": (b"secret", "could not be parsed as Parquet"),
-        "folder.csv": ("folder", "cannot be read .Is a directory"),
+        "folder.csv": ("folder", "is a folder, and a file, or files by a pattern, are needed here. Name them, as in"),
     }
     for name, (content, words) in cases.items():
         path = tmp_path / name

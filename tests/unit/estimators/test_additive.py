@@ -37,6 +37,7 @@ from dpconvex.estimators._digest import model_digest
 from dpconvex.estimators._shapes import ShapeMap, planned_deviations
 from dpconvex.estimators.persistence import load_model, save_model
 from dpconvex.problems import NumberRange
+from dpconvex.problems.linear import shapes
 
 CLASSIFIER = {"epsilon": 1e6, "feature_bounds": (-20.0, 20.0), "classes": "infer", "random_state": 0, "knots": 8}
 REGRESSOR = {"epsilon": 1e6, "feature_bounds": (-20.0, 20.0), "target_bounds": (-5.0, 5.0), "random_state": 0}
@@ -510,3 +511,23 @@ def test_what_is_expected_of_many_columns_grows_with_their_number_alone() -> Non
     few, many = (PrivateAdditiveClassifier(1.0, **given).plan(300, d)[0].problem.typical for d in (5, 20))
     for name in ("mixing", "lengths"):  # a plan of 400 columns took more than ten gigabytes
         assert getattr(many, name).nnz <= 4.1 * getattr(few, name).nnz
+
+
+def test_a_wide_category_does_not_slow_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its directions are all alike; a decomposition for each loss and number of knots took half a minute."""
+    sizes, root = [], shapes.eigh
+    monkeypatch.setattr(shapes, "eigh", lambda of: sizes.append(len(of)) or root(of))
+    shapes._directions.cache_clear()
+    columns = (*(NumericColumn(f"n{k}", 0, 1) for k in range(3)), CategoricalColumn("k", tuple(map(str, range(700)))))
+    plan = PrivateAdditiveRegressor(0.1, schema=Schema(columns, NumericTarget("y", 0, 1))).plan(66_417)[0]
+    assert max(sizes) < 50
+    assert len(sizes) < 10
+    problem, levels = plan.problem, shapes.Levels(700)
+    curvature, signal, mixing, lengths = shapes._directions(levels, problem.factor.blocks[3], problem.domain.intercept)
+    root_of = problem.factor.matrices[3].toarray()
+    h = root(root_of.T @ problem.shapes.moments[3] @ root_of)[0]
+    np.testing.assert_allclose(curvature, h, rtol=1e-9)
+    back = np.linalg.pinv(root_of)
+    np.testing.assert_allclose(signal.sum(), np.trace(back @ levels.prior.signal @ back.T), rtol=1e-9)
+    np.testing.assert_allclose(lengths.sum(1), np.square(root_of).sum(1), rtol=1e-9)
+    assert mixing.sum() == len(signal)

@@ -32,6 +32,7 @@ COLUMNS = (
     NumericColumn("age", 0, 100, source="Form 3"),
     NumericColumn("gain", 0, 1000, "log1p", indicator=True),
     NumericColumn("dose", 0, 9, "sqrt"),
+    NumericColumn("debt", -500, 2000, "signed_log", scale=2.5),
     CategoricalColumn("color", ("red", "green", "blue"), other=True, aliases={"rouge": "red"}),
     CategoricalColumn("flag", ("no", "yes")),
     CategoricalColumn("site", ("a", "b", "c")),
@@ -44,6 +45,7 @@ def frame_of(n: int, seed: int = 0) -> pd.DataFrame:
     table = pd.DataFrame(
         {"age": rng.uniform(-20, 120, n), "gain": rng.exponential(500, n), "dose": rng.uniform(0, 9, n)}
     )
+    table["debt"] = rng.normal(0, 1000, n) ** 3 / 1e6
     table["color"] = rng.choice(["red", "rouge", "blue", "pink"], n)
     table["flag"], table["site"] = rng.choice(["no", "yes", "?"], n), rng.choice(["a", "b", "c", "d"], n)
     table["good"] = np.where(table["age"] + rng.normal(0, 30, n) > 50, "yes", "no")
@@ -111,7 +113,9 @@ def score(model: dict[str, Any], record: dict[str, Any]) -> list[float]:
             elif math.isnan(cell):
                 found[k] += v[-1] if rule["missing"] else sum(v) / len(v)
             else:
-                scale = {"none": float, "log1p": math.log1p, "sqrt": math.sqrt}[rule["transform"]]
+                scales = {"none": float, "log1p": math.log1p, "sqrt": math.sqrt}
+                unit = rule.get("scale", 1.0)
+                scale = scales.get(rule["transform"], lambda x, s=unit: math.copysign(math.log1p(abs(x) / s), x))
                 low, high = scale(rule["lower"]), scale(rule["upper"])
                 u = (scale(min(max(cell, rule["lower"]), rule["upper"])) - low) / (high - low)
                 found[k] += float(np.interp(u, rule["knots"], v[: len(rule["knots"])]))
@@ -129,6 +133,7 @@ def test_json_is_read_without_the_library(fitted: Any, tmp_path: Any) -> None:
 def test_a_data_base_scores_the_same(fitted: Any) -> None:
     with closing(sqlite3.connect(":memory:")) as base:
         base.create_function("LN", 1, lambda x: None if x is None else math.log(x))
+        base.create_function("SIGN", 1, lambda x: None if x is None else math.copysign(1, x))
         base.create_function("SQRT", 1, lambda x: None if x is None else math.sqrt(x))
         HELD_OUT.to_sql("people", base, index=False)
         found = pd.read_sql(fitted.to_sql("people"), base)
@@ -208,10 +213,6 @@ def test_matrices_and_refusals() -> None:
     ball = PrivateLogisticRegression(1.0, feature_norm=1.0, classes=[0, 1], random_state=0).fit(X, X[:, 0] > 0)
     with pytest.raises(InvalidParameterError, match="feature_bounds"):
         ball.to_sklearn()
-    schema = Schema((NumericColumn("age", -1, 1, "signed_log"),), TARGETS["good"])
-    signed = PrivateLogisticRegression(1.0, schema=schema, random_state=0).fit(frame_of(100))
-    with pytest.raises(InvalidParameterError, match="signed_log"):
-        signed.to_sklearn()
     pair = PrivateAdditiveClassifier(1.0, schema=Schema(COLUMNS, TARGETS["good"]), interactions=[("age", "flag")])
     with pytest.raises(InvalidParameterError, match="interactions"):
         pair.set_params(random_state=0).fit(frame_of(300)).to_sklearn()

@@ -75,6 +75,9 @@ def test_a_summary_says_what_statistics_packages_say(fitted: PrivateLogisticRegr
     np.testing.assert_allclose(np.sqrt(fitted.cov_params().diagonal()), fitted.bse_)
     assert "log-odds" in text
     assert all(word in text for word in ("std err", "P>|z|", "[0.025", "0.975]", "kind=b (against a)"))
+    sure = replace(fitted.summary().found, p_value=np.array([1 / 10_001, 0.5, 1e-4, np.nan, 1.0]))
+    rows = [line.split()[-3] for line in str(replace(fitted.summary(), found=sure)).splitlines()[3:8]]
+    assert rows == ["<1e-4", "0.5", "0.0001", "-", "1"]  # 9.999e-05 is what no draw reached
     wide = fitted.conf_int(0.99)
     assert (wide[:, 1] - wide[:, 0] > ends[:, 1] - ends[:, 0]).all()
     assert (fitted.conf_int(joint=True)[:, 1] > ends[:, 1]).all()
@@ -84,7 +87,7 @@ def test_a_summary_says_what_statistics_packages_say(fitted: PrivateLogisticRegr
     rows = fitted.summary().to_dict()["rows"]
     assert rows["x"]["finite"]
     assert rows["x"]["why"] == ""
-    for reference in ({"kind": "d"}, {"x": "1"}):
+    for reference in ({"kind": "d"}, {"x": "1"}, "III"):
         with pytest.raises(InvalidParameterError, match="reference"):
             fitted.summary(reference=reference)
     with pytest.raises(InvalidParameterError, match="level"):

@@ -94,6 +94,13 @@ def test_missing_cells_of_a_table_are_accepted(points: Any) -> None:
     assert np.isfinite(clone(SEEDED).fit(table).location_).all()
 
 
+def test_plans_are_a_short_table() -> None:
+    for algorithm in ("geometric_median", "clipped_mean"):
+        plan = PrivateGeometricMedian(radius_bound=10.0, algorithm=algorithm).plan(5000, 2)
+        assert len(repr(plan)) < 300
+        assert f"*  {algorithm}" in repr(plan)
+
+
 def test_a_user_counts_once_however_many_points_they_have(points: Any) -> None:
     """One user repeats an outlier 50,000 times: the median of records would lie there."""
     users = np.arange(len(points)) // 2

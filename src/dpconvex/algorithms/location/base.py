@@ -12,6 +12,7 @@ import numpy as np
 from dpconvex._types import REQUIRED, Array, Floats, final_dataclass
 from dpconvex.algorithms import Plan, PredictedError
 from dpconvex.algorithms.base import Releasing
+from dpconvex.algorithms.select import Plans
 from dpconvex.errors import InvalidDataError
 from dpconvex.mechanisms import AboveThreshold, Planned
 from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate
@@ -32,6 +33,13 @@ class LocationPlan(Plan):
     #: Rough distance from the geometric median, in released radii, if the status is ok; None if unknown
     expected_error: float | None = None
     assumptions = ()  # pyright: ignore[reportAssignmentType]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.__repr__ = LocationPlan.__repr__  # that of a dataclass would list all fields
+
+    def __repr__(self) -> str:
+        return repr(Plans([self]))
 
     @property
     def predicted_error(self) -> PredictedError:

@@ -4,7 +4,7 @@ Certificates state vertices (knots or levels); all else follows (docs, Additive 
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple, cast
 
@@ -15,6 +15,7 @@ from scipy.optimize import lsq_linear
 from scipy.special import ndtr
 
 from dpconvex import _validate
+from dpconvex._leverage import Contrasts, Part, grid
 from dpconvex._types import Floats, final_dataclass
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import LinearModelLoss
@@ -30,7 +31,7 @@ from dpconvex.problems.linear.expected_risk import (
 )
 
 LEAST = 1e-9  # curvature of a direction without expected records, over the largest curvature of its block
-MOST, CUBES = 2048, 4e10  # most vertices of a block; most sum of cubed sizes, which measures the time of a plan
+MOST, CUBES = 2048, 4e10  # most vertices of a block; most sum of cubed sizes, which bounds the time of a plan
 
 
 @dataclass(frozen=True)
@@ -176,6 +177,34 @@ def _centered(kernel: Floats) -> Floats:
     return kernel - kernel.mean(0) - kernel.mean(1)[:, None] + kernel.mean()
 
 
+def _spread(each: Knots | Levels | Pair, centered: bool) -> Floats:
+    """Return the second moments of a block's features, about their mean if `centered`, (d, d)."""
+    mass = each.prior.mass
+    return GUESS.spread * (mass - np.outer(mass.sum(1), mass.sum(1)) if centered else mass)
+
+
+@lru_cache(maxsize=32)  # whatever the loss or the number of knots, most blocks are the same
+def _directions(each: Knots | Levels | Pair | None, part: Part, intercept: float) -> tuple[Any, ...]:
+    """Return curvature and signal (r,) of a block's principal directions, their squared coordinates and values.
+
+    `part` is the block's matrix; None in the place of vertices is the constant feature.
+    """
+    if isinstance(part, float) and each is None:
+        found = [part**2 * intercept**2], [part**-2]
+        return *map(np.array, found), np.eye(1), np.array([[part**2]])
+    assert each is not None
+    root = part * sparse.eye_array(each.size) if isinstance(part, float) else grid(part).matrix
+    if isinstance(each, Levels) and isinstance(part, float | Contrasts):  # all directions are alike
+        square, ones, prior = root.power(2).sum() / root.shape[1], np.ones(root.shape[1]), each.prior
+        found = GUESS.spread * square / each.size * ones, prior.signal[0, 0] / square * ones
+        return *found, sparse.eye_array(root.shape[1]), root.power(2)
+    root = root.toarray()
+    h, along = eigh(root.T @ _spread(each, bool(intercept)) @ root)
+    back = along.T @ np.linalg.pinv(root)
+    found = np.maximum(h, LEAST * max(h[-1], LEAST)), np.einsum("ij,ij->i", back @ each.prior.signal, back)
+    return *found, np.square(along), np.square(root @ along)
+
+
 @final_dataclass
 class ExpectedShapes:
     """The priors of all blocks of a domain, with the constant feature; all of them follow from the vertices."""
@@ -197,16 +226,8 @@ class ExpectedShapes:
     @cached_property
     def moments(self) -> tuple[Floats, ...]:
         """Second moments of each block's features about their mean, (d, d)."""
-        masses = [each.prior.mass for each in self.vertices]
-        if not self.intercept:
-            return tuple(GUESS.spread * mass for mass in masses)
-        spread = [GUESS.spread * (mass - np.outer(mass.sum(1), mass.sum(1))) for mass in masses]
-        return (*spread, np.array([[self.intercept**2]]))
-
-    @cached_property
-    def signals(self) -> tuple[Floats, ...]:
-        """Covariance of the values of each shape, squared logits, (d, d)."""
-        return (*(each.prior.signal for each in self.vertices), *([np.array([[1.0]])] if self.intercept else []))
+        spread = [_spread(each, bool(self.intercept)) for each in self.vertices]
+        return (*spread, *([np.array([[self.intercept**2]])] if self.intercept else []))
 
     def curvature(
         self, k: int, loss: LinearModelLoss, factor: Factor, l2: float, residual: float | None = None
@@ -234,15 +255,9 @@ class ExpectedShapes:
         if residual is not None:
             learned *= ORDINARY.explained_in_part / ORDINARY.explained_variance
         lost = typical_curvature(loss.usual) / 2 * self.misfit * learned
-        curvature, signal, mixing, lengths = [], [], [], []
-        for part, moments, values in zip(factor.matrices, self.moments, self.signals, strict=True):
-            root = part.toarray()
-            h, along = eigh(root.T @ moments @ root)
-            back = along.T @ np.linalg.pinv(root)
-            curvature.append(np.maximum(h, LEAST * max(h[-1], LEAST)))
-            signal.append(np.einsum("ij,jk,ik->i", back, values, back))
-            mixing.append(np.square(along))
-            lengths.append(np.square(root @ along))
+        vertices = (*self.vertices, *([None] if self.intercept else []))
+        parts = [_directions(*each, self.intercept) for each in zip(vertices, factor.blocks, strict=True)]
+        curvature, signal, mixing, lengths = map(list[Any], zip(*parts, strict=True))
         if starts_as_told(loss):  # then parameters 0 predict the mean
             signal[-1] = np.zeros_like(signal[-1])
         units = np.repeat([learned] * len(self.vertices) + [unit] * bool(self.intercept), factor.ranks)
