@@ -2,11 +2,15 @@
 
     python benchmarks/found_bins.py 16 private --tables learning (or drafted, or names) --seeds 1
         [--epsilon 0.3 1 3] [--delta 0 1e-6] [--json FILE]
+    python benchmarks/found_bins.py tails --tables made learning --seeds 2 --epsilon 0.3 1 3
 
 Ranges are those that `schema draft` reads off, and single records are protected. The measures (`Ruler`) do not depend
 on the bins of either method. They compare 80 % of the rows with as many drawn records; for comparison they are also
 taken between both halves of these rows, and for columns whose rows are shuffled independently. For 16 bins and private
 ranges, the last lines say from which noise of a cell on found bins lose; each table is judged by all other tables.
+With `tails`, the same releases are compared before and after their tails are mended (`algorithms.queries.tails`): pairs
+and columns as above, the mean error of a column's mean in its deviations, and the mean size of the logarithm of
+deviations over those of the data. `made` is a table of columns of known laws.
 Neighbors replace one record; the number of rows is public. Noise is seeded, hence not private: the tables are public.
 """
 
@@ -21,6 +25,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +36,7 @@ from sklearn.metrics import r2_score, roc_auc_score
 import corpus
 import drafted_tables
 from dpconvex import PrivateSyntheticData
+from dpconvex.algorithms.queries import tails
 from dpconvex.data import NumericColumn, NumericTarget, Schema, TableCells, draft_schema
 from dpconvex.data.frames import numbers, open_table
 from dpconvex.problems.queries import Marginals
@@ -41,14 +47,37 @@ DRAFTED = ["accidents", "ames", "birds", "covid", "happiness", "injury", "murder
 
 def stranger(name: str) -> tuple[pa.Table, Schema]:
     """Return a table, and its schema as `schema draft` makes it, confirmed as it is; single records are protected."""
+    if name == "made":
+        return made()
     if name in drafted_tables.TABLES:
-        frame, schema, _ = drafted_tables.read(name)
+        frame, schema, _ = drafted_tables.read(name, None)
     else:
         table = corpus.load(name)
         frame = table.frame
         draft = draft_schema(frame, table.schema.target.name)
         schema = Schema.from_toml_text(draft.replace("confirmed = false", "confirmed = true", 1))
     return open_table(frame).to_arrow(), replace(schema, user=None)
+
+
+def made(n: int = 40_000) -> tuple[pa.Table, Schema]:
+    """Return a table of unrelated columns of many shapes, in wide ranges, one of them the target."""
+    rng = np.random.default_rng(0)
+    heavy = np.exp(rng.normal(8, 0.7, n)).clip(0, 60_000).round()
+    columns = {
+        "spiked": (np.where(rng.random(n) < 0.03, 99_999, np.where(rng.random(n) < 0.6, 0, heavy)), 0, 99_999, 1),
+        "heavy": (np.exp(rng.normal(8, 1, n)).round(), 0, 500_000, 1),
+        "heavier": (np.exp(rng.normal(5, 1.2, n)), 0, 100_000, 0.01),
+        "below": (30 - np.exp(rng.normal(3, 1, n)), -5_000, 100, 0.1),
+        "exponential": (rng.exponential(10, n), 0, 1_000, 0.01),
+        "normal": (rng.normal(50, 10, n), -1_000, 1_000, 0.1),
+        "even": (rng.uniform(0, 100, n), 0, 100, 0.1),
+        "modes": (np.where(rng.random(n) < 0.8, rng.normal(20, 3, n), rng.normal(90, 4, n)).clip(0, 100), 0, 100, 0.1),
+        "ages": (np.where(rng.random(n) < 0.7, rng.uniform(18, 65, n), rng.uniform(65, 90, n)).round(), 17, 90, 1),
+    }
+    lines = ["confirmed = true", "[target]", 'name = "spiked"', "lower = 0", "upper = 99999", "step = 1"]
+    for name, (_, lower, upper, step) in list(columns.items())[1:]:
+        lines += [f"[columns.{name}]", f"lower = {lower}", f"upper = {upper}", f"step = {step}"]
+    return pa.table({name: each[0] for name, each in columns.items()}), Schema.from_toml_text("\n".join(lines))
 
 
 class Ruler:
@@ -85,10 +114,15 @@ class Ruler:
         return self.queries.record_sums(codes) / len(codes)
 
     def of(self, values: np.ndarray) -> dict[str, float]:
+        return self.near(values) | {"learned": self.learned(values)}
+
+    def near(self, values: np.ndarray) -> dict[str, float]:
         found = {"pairs": variations(self.queries, self.truth, self.shares(values))[0]}
         each = [[part[~np.isnan(part)] for part in (self.train[:, k], values[:, k])] for k in self.numbers]
         found["columns"] = float(np.mean([ks_2samp(*pair).statistic if min(map(len, pair)) else 1.0 for pair in each]))
-        return found | {"learned": self.learned(values)}
+        moved = [(b.mean() - a.mean()) / a.std() for a, b in each if len(b) and a.std()]
+        wider = [np.log(max(b.std(), 1e-9) / a.std()) for a, b in each if len(b) and a.std()]
+        return found | {"means": float(np.mean(np.abs(moved))), "deviations": float(np.mean(np.abs(wider)))}
 
     def learned(self, values: np.ndarray) -> float:
         """Return the area under the curve (mean over classes), or R^2, on the real test rows."""
@@ -138,6 +172,32 @@ def of_bins(names: Sequence[str], epsilons: list[float], deltas: list[float], se
     return rows
 
 
+def of_tails(names: Sequence[str], epsilons: list[float], deltas: list[float], seeds: int) -> list:
+    """Measure records drawn before and after tails are mended, and return a row for each table and budget."""
+    rows, kinds = [], ("pairs", "columns", "means", "deviations")
+    for name in names:
+        table, schema = stranger(name)
+        ruler = Ruler(schema, table, table.slice(0, 1))
+        for delta, epsilon in product(deltas, epsilons):
+            row: dict[str, Any] = {"table": name, "n": len(table), "epsilon": epsilon, "delta": delta}
+            for way, stands in (("before", np.inf), ("after", tails.STANDS)):
+                runs = []
+                for seed in range(seeds):
+                    with mock.patch.object(tails, "STANDS", stands):
+                        model = PrivateSyntheticData(epsilon, delta, schema=schema, random_state=seed).fit(table)
+                    runs.append(ruler.near(ruler.values(model.sample(random_state=seed))))
+                row |= {f"{way} {kind}": float(np.mean([run[kind] for run in runs])) for kind in kinds}
+            rows.append(row | {"measured": str(model.plan_.public.get("relations"))})
+            print(shown(rows[-1]), flush=True)
+    for chosen, delta in product((["made"], sorted({*names} - {"made"})), deltas):
+        if here := [row for row in rows if row["table"] in chosen and row["delta"] == delta]:
+            both = np.array([[[row[f"{way} {kind}"] for kind in kinds] for way in ("before", "after")] for row in here])
+            ratios, means = np.exp(np.log(both[:, 1] / both[:, 0]).mean(axis=0)), both.mean(axis=0)
+            print(f"{len(here)} cells, delta {delta:g}; {', '.join(kinds)}: after over before {ratios.round(3)}")
+            print(f"means before {means[0].round(4)}, after {means[1].round(4)}")
+    return rows
+
+
 LIMITS = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, np.inf)
 
 
@@ -169,9 +229,9 @@ def judge_bins(rows: list[dict]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("bins", nargs="+", choices=("16", "private", "auto"))
+    parser.add_argument("bins", nargs="+", choices=("16", "private", "auto", "tails"))
     halves = {"learning": corpus.LEARNING, "drafted": DRAFTED}
-    names = (*halves, *corpus.LEARNING, *corpus.HELD_OUT, *drafted_tables.TABLES)
+    names = ("made", *halves, *corpus.LEARNING, *corpus.HELD_OUT, *drafted_tables.TABLES)
     parser.add_argument("--tables", nargs="+", choices=names, default=["learning"])
     parser.add_argument("--epsilon", nargs="+", type=float, default=[0.1, 0.3, 1, 3, 10])
     parser.add_argument("--delta", nargs="+", type=float, default=[1e-6, 0.0])
@@ -180,7 +240,8 @@ def main() -> None:
     given = parser.parse_args()
     ways = [int(way) if way.isdigit() else way for way in given.bins]
     chosen = [each for name in given.tables for each in halves.get(name, [name])]
-    rows = of_bins(chosen, given.epsilon, given.delta, given.seeds, ways)
+    facts = chosen, given.epsilon, given.delta, given.seeds
+    rows = of_tails(*facts) if ways == ["tails"] else of_bins(*facts, ways)
     if {"16", "private"} <= set(given.bins):
         judge_bins(rows)
     if given.json:

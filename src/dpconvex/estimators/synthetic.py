@@ -13,12 +13,13 @@ from dpconvex import _progress, _validate
 from dpconvex._arrow import pa
 from dpconvex._types import Array, Floats
 from dpconvex.algorithms import begin
+from dpconvex.algorithms.queries import tails
 from dpconvex.algorithms.queries.base import QueryReleasePlan
 from dpconvex.algorithms.queries.found_bins import FoundBinsPlan, Open, pays
 from dpconvex.algorithms.queries.registry import FINDING, plan_queries
 from dpconvex.algorithms.queries.released_tables import Marginal, ReleasedModel, ReleasedTables
 from dpconvex.data import Schema
-from dpconvex.data.cells import AUTO, MISSING, PRIVATE
+from dpconvex.data.cells import AUTO, MISSING, PRIVATE, CellColumn, NumberCells
 from dpconvex.data.frames import open_table
 from dpconvex.data.table_cells import Bins, TableCells
 from dpconvex.errors import InvalidDataError, InvalidParameterError
@@ -108,8 +109,9 @@ class PrivateSyntheticData(PrivateEstimator):
 
     Notes
     -----
-    Only tables of `order` columns are measured; relations of more columns are the model's guess. Hypothesis tests on
-    synthetic records do not account for the noise.
+    Beyond the last bin of a numeric column that stands out from noise, shares fall off by a fixed law, so that noise
+    does not pass for records far out (`algorithms.queries.tails`). Only tables of `order` columns are measured;
+    relations of more columns are the model's guess. Hypothesis tests on synthetic records do not account for the noise.
 
     References
     ----------
@@ -262,8 +264,15 @@ class PrivateSyntheticData(PrivateEstimator):
         if isinstance(result.plan, FoundBinsPlan):
             self.ranges_ = {cells.names[k]: one for k, one in result.plan.found.items()}
             cells = cells.within(result.plan.bins)
-        self.cells_, self.queries_ = cells, self._queries(cells)
         self.model_, self.tables_, self.answers_ = result.model, result.tables, result.answers
+        if result.tables is not None:
+            numbers = {k: one for k, one in enumerate(cells.columns) if isinstance(one, NumberCells)}
+            given = {k: (one.edges, one.law) for k, one in numbers.items()}
+            self.model_, laws = tails.mended(result.model, result.tables, given)
+            mended: dict[int, CellColumn] = {k: replace(one, law=laws[k]) for k, one in numbers.items()}
+            cells = replace(cells, columns=tuple(mended.get(k, one) for k, one in enumerate(cells.columns)))
+            self.answers_ = result.plan.answers_of(self.model_)
+        self.cells_, self.queries_ = cells, self._queries(cells)
         self.certificate_, self.n_features_in_ = paid.named(result.certificate), len(cells.columns)
         return self
 
@@ -285,8 +294,8 @@ class PrivateSyntheticData(PrivateEstimator):
         Returns
         -------
         pyarrow.Table
-            Categories are text (null for the level ``(other)``). Numbers are uniform within bins, as multiples of the
-            schema's `step`, as dates if they are ages of dates, else rounded to three digits of their bin's width.
+            Categories are text (null for the level ``(other)``). Numbers are uniform in public bins, as multiples of
+            the schema's `step`, as dates if they are ages of dates, else rounded to three digits of their bin's width.
         """
         check_is_fitted(self)
         rng = np.random.default_rng(random_state)

@@ -38,7 +38,7 @@ from dpconvex.mechanisms import Planned
 from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Release
 from dpconvex.problems.data import ranges
 from dpconvex.problems.data.sources.rows import mapped, same
-from dpconvex.problems.queries import LinearQueries, Marginals
+from dpconvex.problems.queries import LinearQueries, Marginals, Zero
 from dpconvex.randomness import BitSource
 
 EVEN = 1e-4  #: This share of a column's records is spread evenly over its values, whatever the noisy table holds.
@@ -71,6 +71,7 @@ class GroupedModel(ReleasedModel):
     shape: tuple[int, ...]
     of_groups: ReleasedModel
     levels: tuple[Floats, ...]  #: for each column the distribution of its values in each group, (groups, values)
+    impossible: tuple[Zero, ...] = ()
 
     def _marginal(self, axes: tuple[int, ...]) -> Floats:
         table = self.of_groups.marginal(axes)
