@@ -1287,6 +1287,17 @@ MUTANTS = (
         ("tests/unit/data/test_table_files.py::test_files_of_one_table_have_the_same_types",),
     ),
     Mutant(
+        "looks: which parts are on offer follows from the counts",
+        "algorithms/erm/two_stage/ranges.py",
+        "offered(halved * look.scale / n) if n else",
+        "offered(halved * look.scale / max(counts.sum(), 1)) if n else",
+        "",
+        (
+            "tests/unit/algorithms/erm/two_stage/test_added_looks.py::"
+            "test_scores_are_counts_and_numbers_of_the_declared_n[False]",
+        ),
+    ),
+    Mutant(
         "types of what stands in names of folders are guessed",
         "data/read.py",
         "            return _folders(system, names)",
