@@ -5,8 +5,8 @@ thread it runs in; a budget is a `Budget` file, so all guarantees of files hold.
 parent; a child that was started anew (joblib's) learns of them from the estimators that its parent pickled, the last of
 which counts. Not charged: processes that this one did not start, and functions sent to a worker without an estimator.
 
-Without a budget, fits of the same public form (names or number of columns, number of units, unit) are counted, and from
-the second on a `RepeatedFitWarning` says what they cost together. The content of data has no part in it.
+Without a budget, fits of the same public form (names or number of columns, number of units, unit) are counted, and a
+`RepeatedFitWarning` at the second, fourth, eighth and so on says what they cost together, whatever the data hold.
 """
 
 import os
