@@ -1287,6 +1287,14 @@ MUTANTS = (
         ("tests/unit/data/test_table_files.py::test_files_of_one_table_have_the_same_types",),
     ),
     Mutant(
+        "CSV: records say whether carriage returns end lines",
+        "data/csv_file.py",
+        '    first, feed, _ = file.read(_HEAD).partition(b"\\n")',
+        '    first, feed = file.read(_HEAD).replace(b"\\r\\n", b""), b""',
+        "",
+        ("tests/unit/data/test_csv_file.py::test_a_lone_quote_in_the_header_lets_no_record_choose_how_lines_end",),
+    ),
+    Mutant(
         "looks: which parts are on offer follows from the counts",
         "algorithms/erm/two_stage/ranges.py",
         "offered(halved * look.scale / n) if n else",

@@ -9,6 +9,7 @@ import math
 import os
 import re
 import secrets
+import shlex
 import shutil
 import sys
 import warnings
@@ -108,11 +109,13 @@ def print_table(
     whole: Iterable[int] = (),
 ) -> None:  # fmt: skip
     """Print a table that fits 80 columns: cells wrap, those of columns `right`, `whole` never; row `marked` is bold."""
-    numbers, unbroken = set(right), {*right, *whole}
+    numbers, unbroken, rows = set(right), {*right, *whole}, list(rows)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for k, header in enumerate(headers):
         justify = "right" if k in numbers else "left"
-        table.add_column(Text(header), justify=justify, no_wrap=k in unbroken, overflow="fold", header_style="dim")
+        wide = min(12, max((len(row[0]) for row in rows), default=0)) if k == 0 else None  # never squeezed out
+        shape: Any = {"justify": justify, "no_wrap": k in unbroken, "overflow": "fold", "min_width": wide}
+        table.add_column(Text(header), header_style="dim", **shape)
     for k, row in enumerate(rows):
         table.add_row(*map(Text, row), style="bold" if k == marked else None)
     if title:
@@ -147,7 +150,7 @@ def print_files(certificate: PrivacyCertificate, folder: Path, *names: str, **fa
 
 def print_released(certificate: PrivacyCertificate, folder: Path, *names: str, metrics: Any = None) -> None:
     """Say what was promised, state the `metrics` on a test file, if any, and say where the files are."""
-    print_text(f"\n{certificate.explain(reasons=False)}\nReasons: dpconvex verify {folder} --explain")
+    print_text(f"\n{certificate.explain(reasons=False)}\nReasons: dpconvex verify {shlex.quote(str(folder))} --explain")
     if metrics is not None:
         print_text(f"\nTest file, NOT PRIVATE: {metrics.text()}.")
     print_text(f"\nWrote {', '.join(names[:-1])} and {names[-1]} to {folder}")

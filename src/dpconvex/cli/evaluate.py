@@ -101,7 +101,9 @@ def print_metrics(found: PrivateMetrics, where: str) -> None:
         return (name, *(numbers if each.known else ("not known", "", "")))
 
     def short(each: Any) -> str:
-        return f"{each.value:.3f}±{max(each.upper - each.value, each.value - each.lower):.3f}" if each.known else "-"
+        away = max(each.upper - each.value, each.value - each.lower)
+        near = each.known and away < 1e3 * (1 + abs(each.value))  # else noise hides it
+        return f"{_output.number(each.value)}±{_output.number(away, 2)}" if near else "-"
 
     unit, privacy = found.plan_.privacy.unit, found.plan_.privacy
     title = f"Metrics on {found.plan_.n:,} {unit}s ({where}), {_output.budget_words(privacy)}"
@@ -111,7 +113,8 @@ def print_metrics(found: PrivateMetrics, where: str) -> None:
     hidden = " Not known: noise hides it." * any(not each.known for each in found.values())
     _output.print_text(about.rstrip() + hidden)
     if found.groups:
-        names = list(found)[:5]
+        each_class = [name for name in found if name.startswith(("recall", "specificity"))]
+        names = [*dict.fromkeys((*list(found)[:3], *each_class, *found))][:5]
         rows = [(label, *(short(part[name]) for name in names)) for label, part in found.groups.items()]
         _output.print_table("\nGroups", ("group", *names), rows, right=range(1, 6))
         _output.print_text("±: the farther end of the 95 % interval. -: too few to say. All metrics: metrics.json.")

@@ -103,6 +103,7 @@ def export(
     if form in ("onnx", "sklearn") and output is None:
         raise InvalidParameterError("output", None, f"must name a file for the format {form}", "Give --output FILE")
     if form == "sklearn":
+        _validate.installed("skops")
         found: str | bytes = archive(fitted.to_sklearn())
     elif form == "onnx":
         found = to_onnx(fitted).SerializeToString()

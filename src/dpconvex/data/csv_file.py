@@ -73,9 +73,10 @@ def _open(path: AnyPath) -> BinaryIO:
     """Open a file; if its first line ends in a carriage return alone, as old spreadsheets write, with line feeds."""
     unpacked: Any = gzip.open if packed(path) else open
     file: Any = io.BytesIO(_standard_input(sys.stdin)) if str(path) == "-" else unpacked(path, "rb")
-    ended = re.search(rb"\r(?=[^\r\n])|\n", re.sub(rb'"[^"]*"', b"", file.read(_HEAD)))
+    first, feed, _ = file.read(_HEAD).partition(b"\n")  # of a file of line feeds the header alone is looked at
     file.seek(0)
-    if ended is None or ended[0] == b"\n":
+    bare = re.sub(rb'"[^"]*"', b"", first)
+    if b"\r" not in (bare.rstrip(b"\r") if feed else bare):
         return file
     with file:
         return io.BytesIO(file.read(MOST_BYTES + 1).replace(b"\r", b"\n"))

@@ -102,16 +102,14 @@ def _listed(where: str) -> tuple[Any, list[str]]:
     """Return a file system and the names of the files that a path means; hidden ones are left out."""
     from pyarrow import fs
 
-    if "://" in where:
-        system, root = fs.FileSystem.from_uri(where)
-        below = fs.FileSelector(root, recursive=True)
-        found = [each for each in system.get_file_info([root]) if each.is_file] or system.get_file_info(below)
-        names = [(each.path, each.path[len(root) :].split("/")) for each in found if each.is_file]
-    else:
-        system, places = fs.LocalFileSystem(), map(Path, glob.glob(where))
-        files = [(at, file) for at in places for file in (at.rglob("*.*") if at.is_dir() else [at]) if file.is_file()]
-        names = [(file.absolute().as_posix(), file.relative_to(at).parts or (at.name,)) for at, file in files]
-    return system, sorted(name for name, parts in names if not any(part.startswith((".", "_")) for part in parts))
+    system, root = fs.FileSystem.from_uri(where) if "://" in where else (fs.LocalFileSystem(), "")
+    names = []
+    for at in [root] if root else map(os.path.abspath, glob.glob(where)):
+        (own,) = system.get_file_info([at])
+        found = [own] if own.is_file else system.get_file_info(fs.FileSelector(at, recursive=True))
+        inside = [(each.path, each.path[len(at) :].strip("/").split("/")) for each in found if each.is_file]
+        names += [path for path, parts in inside if not any(part.startswith((".", "_")) for part in parts)]
+    return system, sorted(name for name in names if root or "." in name.rpartition("/")[2])
 
 
 def _folders(system: Any, names: list[str]) -> Any:
@@ -125,7 +123,9 @@ def _folders(system: Any, names: list[str]) -> Any:
     kinds = {each.name: each.type for each in next(footers)}
     for later in footers if pa.null() in kinds.values() else ():  # a column may be empty in the first files
         kinds |= {each.name: each.type for each in later if kinds.get(each.name) == pa.null()}
-    cells = [{k: unquote(v, errors="replace") for k, v in re.findall("([^/=]+)=([^/]*)/", name)} for name in names]
+    cells = [
+        {unquote(k): unquote(v, errors="replace") for k, v in re.findall("([^/=]+)=([^/]*)/", name)} for name in names
+    ]
     keys = {k: pa.large_string() for each in cells for k in each if k not in kinds}
     known = [{k: v for k, v in each.items() if k in keys and v != _NONE}.items() for each in cells]
     held = [functools.reduce(operator.and_, (pc.field(k) == v for k, v in each), pc.scalar(True)) for each in known]
@@ -219,7 +219,8 @@ def _parquet(path: AnyPath) -> bool:
     kind = _kind(path)
     if os.path.isdir(path):
         what = "is a folder, and a file, or files by a pattern, are needed here"
-        raise InvalidDataError(f"{path}: {what}. Name them, as in '{os.path.join(path, '*.parquet')}'")
+        ends = sorted(end for each in os.listdir(path) if (end := _kind(each))) or [".parquet"]
+        raise InvalidDataError(f"{path}: {what}. Name them, as in '{os.path.join(path, f'*{ends[0]}')}'")
     if kind is None:
         ends = f"{', '.join(_ENDS[:-1])} or {_ENDS[-1]}"
         raise InvalidDataError(f"{path}: the name must end in {ends}. Convert the file, or rename it")

@@ -276,6 +276,7 @@ class PrivateSparseClassifier(_targets.FromLogits, _targets.Classifier, PrivateS
     @final
     def predict(self, X: Any) -> Array:
         """Return the more likely label of every record, (n,)."""
+        check_is_fitted(self)
         return self.classes_[(self.decision_function(X) > 0).astype(np.intp)]
 
     def __sklearn_tags__(self) -> Any:

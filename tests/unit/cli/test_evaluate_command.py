@@ -111,6 +111,6 @@ def test_hold_outs_report_groups_and_folders_are_refused_before_anything_is_paid
         result = run(*words)
         assert result.exit_code == 2
         assert f"{folder}: is a folder" in result.stderr
-        assert "*.parquet'" in result.stderr
+        assert "*.csv'" in result.stderr
     assert Budget(place / "whole").account().left[0] == 1
     assert run("schema", "draft", folder / "*.csv").exit_code == 0

@@ -171,6 +171,18 @@ def test_carriage_returns_end_lines_where_they_end_the_header(tmp_path: Path, na
     assert csv_columns(path, ("b",))["b"].to_pylist() == ["", "4"]
 
 
+def test_a_lone_quote_in_the_header_lets_no_record_choose_how_lines_end(tmp_path: Path) -> None:
+    """A quote of a record closed it, and a carriage return behind it made line feeds of all others."""
+    path = tmp_path / "t.csv"
+    for second in (b"2,7,1", b'2,7,"\rz'):
+        lines = [b'x,y,size 12"', b"1,7,1", second, *[b"3,7,1"] * 7]
+        path.write_bytes(b"".join(line + b"\r\n" for line in lines))
+        found = csv_columns(path, ("x",), line_breaks=False)["x"].to_pylist()
+        assert found == ["1", "2", *["3"] * 7]
+    path.write_bytes(b"x,y\r\r\r\r")
+    assert csv_columns(path, ("x",))["x"].to_pylist() == ["", "", ""]
+
+
 def test_drafts_see_line_breaks_in_numbers(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(b'a,b\n"5\n",x\n6,y\n')

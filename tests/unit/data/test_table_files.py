@@ -203,6 +203,16 @@ def test_a_record_whose_cell_names_a_folder_changes_no_other(others: list[str], 
         open_tables(guessed, ("age", "sick"))
 
 
+def test_folders_that_are_links_and_keys_that_are_escaped_are_read(tmp_path: Path) -> None:
+    schema = Schema((NumericColumn("age", 0, 100), CategoricalColumn("town", ("Rome", "A"))))
+    for place in ("p/t%6Fwn=Rome", "elsewhere"):
+        (tmp_path / place).mkdir(parents=True)
+        pq.write_table(pa.table({"age": [1.0, 2.0]}), tmp_path / place / "part.parquet")
+    (tmp_path / "p" / "town=A").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
+    for path in (tmp_path / "p", f"file://{tmp_path}/p", tmp_path / "p" / "*"):
+        assert sorted(open_files(path, schema).to_table()["town"].to_pylist()) == ["A", "A", "Rome", "Rome"]
+
+
 def test_types_of_files_that_cannot_be_compared_are_refused_in_one_line(tmp_path: Path) -> None:
     schema = Schema((NumericColumn("age", 0, 100),), ClassTarget("sick", ("no", "yes")))
     for name in "ab":

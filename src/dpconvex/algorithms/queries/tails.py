@@ -13,8 +13,8 @@ Listing
        (Lomax 1954); b is such that they are the released sum where the bin that stands out begins. Nothing is changed
        if more than the part `FAR` of that sum would lie beyond the end of the range, which then is not far out.
     3. The bins further out keep what they have together, but no more than that law gives them, and in its proportions;
-       all other bins gain, in their own proportions, what these lose. Inside the bins from the one that stands out on,
-       numbers follow that law. Other columns keep their shares.
+       all other bins gain, in their own proportions, what these lose. Inside found bins from the one that stands out
+       on, numbers follow that law (in public bins they are even). Other columns keep their shares.
     So nothing that stands out is emptied: modes, spikes, ranges that are full to their ends.
 """
 

@@ -198,7 +198,7 @@ def _classes(privacy: PrivacyParams, bound: float) -> Subject:
 def _looked(privacy: PrivacyParams, bound: float, **at: Any) -> Subject:
     """Half of epsilon pays for choosing parts of declared ranges, half for a method whose releases have known laws."""
     records, options = 2 if privacy.unit == Unit.USER else None, Options(l2=RIDGE / 4, noise="l2")
-    n = round(8 / privacy.epsilon) if records is None and privacy.neighboring.fixes_size else N
+    n = max(N, round(8 / privacy.epsilon)) if records is None and privacy.neighboring.fixes_size else N
     problem = linear_problem(HuberLoss(0.5, 0.5), 0.5, n, records=records)  # looks scale columns to [-1/2, 1/2]
     half = replace(privacy, epsilon=privacy.epsilon / 2)
     if not privacy.neighboring.fixes_size:  # so small a delta that the audit refutes a halved sensitivity
