@@ -242,7 +242,7 @@ def _target(series: frames.Series, ranges: bool) -> str:
     if numeric and not boolean and not _may_be_codes(_finite(values)):
         if ranges and _is_skewed(series, _finite(values)):
             head += f"# Most numbers are far below the largest, with which noise grows: a smaller upper may do.{MARK}\n"
-        if len(numbers := np.unique(_finite(values))) <= MAX_CATEGORIES and np.all(numbers == np.floor(numbers)):
+        if _may_be_codes(_finite(values), MAX_CATEGORIES):
             head += f"# If they are codes, not numbers: classes in the place of the next lines.{MARK}\n"
         return head + _range(_finite(values), ranges)
     found = ["false", "true"] if boolean else _codes(_finite(values)) if numeric else distinct(values)
@@ -327,8 +327,8 @@ def _is_skewed(series: frames.Series, values: Floats) -> bool:
     return bool(high > SKEWED * np.median(numbers[np.isfinite(numbers)]))
 
 
-def _may_be_codes(numbers: Floats) -> bool:
-    return 2 <= len(np.unique(numbers)) <= MAX_CODES and bool(np.all(numbers == np.floor(numbers)))
+def _may_be_codes(numbers: Floats, most: int = MAX_CODES) -> bool:
+    return 2 <= len(np.unique(numbers)) <= most and bool(np.all(numbers == np.floor(numbers)))
 
 
 def _codes(numbers: Floats) -> list[str]:

@@ -332,7 +332,7 @@ def scores_of_rows(model: Any, X: Any) -> Floats:
     """
     from dpconvex.problems.data import _loops
 
-    _features, encoded = model._encoded(X, reset=False)
+    encoded = model._encoded(X, reset=False)[1]
     expanded, weights = model._fitted_map(), np.ascontiguousarray(model.encoded_coef_)
     out = np.empty((encoded.shape[0], len(weights)))
     for first in range(0, len(out), PREDICTED):

@@ -15,6 +15,7 @@ import stat
 import zipfile
 from collections.abc import Mapping
 from dataclasses import astuple
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ def archive(value: Any) -> bytes:
     _validate.installed("skops")
     from skops.io import dumps
 
-    numbers: dict[str, str] = {}
+    numbers, places = dict[str, str](), count()
 
     def numbered(node: Any) -> Any:
         if isinstance(node, list):
@@ -106,13 +107,11 @@ def archive(value: Any) -> bytes:
             return node
         found = {key: numbered(each) for key, each in node.items()}
         if isinstance(found.get("__id__"), int):  # each node is written where it stands
-            found["__id__"] = len(counted)
-            counted.append(None)
+            found["__id__"] = next(places)
         if isinstance(name := found.get("file"), str):
             found["file"] = numbers.setdefault(name, f"{len(numbers)}.npy")
         return found
 
-    counted: list[None] = []
     written = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(dumps(value))) as given, zipfile.ZipFile(written, "w") as out:
         schema = json.dumps(numbered(json.loads(given.read("schema.json"))), indent=2)

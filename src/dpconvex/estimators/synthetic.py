@@ -271,7 +271,8 @@ class PrivateSyntheticData(PrivateEstimator):
             self.model_, laws = tails.mended(result.model, result.tables, given)
             mended: dict[int, CellColumn] = {k: replace(one, law=laws[k]) for k, one in numbers.items()}
             cells = replace(cells, columns=tuple(mended.get(k, one) for k, one in enumerate(cells.columns)))
-            self.answers_ = result.plan.answers_of(self.model_)
+            if self.model_ is not result.model:
+                self.answers_ = result.plan.answers_of(self.model_)
         self.cells_, self.queries_ = cells, self._queries(cells)
         self.certificate_, self.n_features_in_ = paid.named(result.certificate), len(cells.columns)
         return self

@@ -6,6 +6,7 @@ from enum import StrEnum
 from dpconvex import _rounding, _validate
 from dpconvex._types import set_fields
 from dpconvex.errors import InvalidParameterError
+from dpconvex.privacy.profiles import spare
 
 
 class Neighboring(StrEnum):
@@ -68,8 +69,8 @@ class PrivacyParams:
         """Return the promise that is left for a method that is planned after a release of epsilon `spent`."""
         # A profile that just meets delta here is priced once more, at an epsilon that rounding may move: it must fit.
         left = _rounding.difference_down(self.epsilon, spent)
-        spare = 1 - max(1e-12, min(1e-9, 1e-13 / left)) if self.delta and left > 0 else 1.0
-        return replace(self, epsilon=_rounding.product_down(left, spare))
+        kept = 1 - max(1e-12, spare(left)) if self.delta and left > 0 else 1.0
+        return replace(self, epsilon=_rounding.product_down(left, kept))
 
 
 @dataclass(frozen=True)

@@ -89,12 +89,16 @@ def mixed_delta(epsilon: float, pure: float, mu: float, *others: float) -> float
     return min(1.0, (likely * above + (1 - likely) * below) * (1 + 1e-12))
 
 
+def spare(epsilon: float) -> float:
+    """Return the share of `epsilon` that planners leave: rounding moves profiles by about 1e-14 / epsilon of it."""
+    return min(1e-6, 1e-13 / max(epsilon, 1e-300))
+
+
 def largest_mu(epsilon: float, delta: float, pure: float = 0.0) -> float:
     """Largest mu at which `mixed_delta` is at most `delta`, rounded down; `pure` must be below epsilon."""
-    # Below an epsilon of .1 the rounding of profiles moves mu by about 1e-14 / epsilon, and prices must fit.
-    left = max(epsilon - pure, 1e-300)
-    spare = 1 - min(1e-6, 1e-13 / left) if left < 0.1 else 1.0
-    return spare / smallest(lambda inverse: mixed_delta(epsilon, pure, 1 / inverse) <= delta, 1.0)
+    left = epsilon - pure
+    kept = 1 - spare(left) if left < 0.1 else 1.0
+    return kept / smallest(lambda inverse: mixed_delta(epsilon, pure, 1 / inverse) <= delta, 1.0)
 
 
 def smallest(feasible: Callable[[float], bool], start: float) -> float:
