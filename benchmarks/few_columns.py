@@ -92,10 +92,8 @@ def made() -> Iterator[many_tables.Task]:
         schema = Schema(tuple(NumericColumn(name, -1, 1) for name in names), target)
         frame = pd.DataFrame(Z, columns=names).assign(y=y if number else np.where(y, "1", "0"))
         case = Case(law, schema, frame)
-        yield many_tables.Task(
-            f"{law} {d} {seed}", many_tables.KINDS[2 if number else 0], schema, frame, schema.encode(frame), y,
-            case.constant, case.best,
-        )  # fmt: skip
+        name, kind = f"{law} {d} {seed} {'number' if number else 'class'}", many_tables.KINDS[2 if number else 0]
+        yield many_tables.Task(name, kind, schema, frame, schema.encode(frame), y, case.constant, case.best)
 
 
 def parts_offered(given: argparse.Namespace) -> None:
@@ -114,7 +112,7 @@ def parts_offered(given: argparse.Namespace) -> None:
                 ranges.looks_cost, ranges.look_cost = (lambda *_, **__: 0.0,) * 2 if worth == 0 else costs
                 for line in many_tables.measured(task, [epsilon * 1.0001], [0.0], 1):
                     gain = max(line["constant"] - line["best"], 0.02 * line["constant"])
-                    kind = task.name.rsplit(" ", 2)[0] if given.parts == "made" else task.kind
+                    kind = task.name.rsplit(" ", 3)[0] if given.parts == "made" else task.kind
                     told = {"kind": kind, "table": task.name, "units": units, "worth": str(worth)}
                     lines.append(told | {"excess": max((line["loss"] - line["best"]) / gain, 0.02)})
         if given.json:
