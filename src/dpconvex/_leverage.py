@@ -129,8 +129,8 @@ def faults(public: Mapping[str, Any], tau: float) -> str:
         if "scale" in entry:
             if simplex and public["intercept"]:
                 return "columns of factor must sum to 0 over a centered block"
-            length = Fraction(entry["scale"]) * Fraction(block["bound"])
-            total += length**2 * (size if block["norm"] == "linf" else 1)
+            longest = Fraction(block["bound"]) * Fraction(block.get("largest", block["bound"]))
+            total += Fraction(entry["scale"]) ** 2 * longest * (size if block["norm"] == "linf" else 1)
             continue
         part = Contrasts(size, entry["share"]) if "share" in entry else tuple(map(tuple, entry["rows"]))
         found = grid(cast(Any, part))

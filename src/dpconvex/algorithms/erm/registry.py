@@ -15,7 +15,7 @@ from dpconvex.algorithms.erm import (
     sufficient_statistics,
     user_level,
 )
-from dpconvex.algorithms.erm.two_stage import centering, constant, projection
+from dpconvex.algorithms.erm.two_stage import centering, constant, joint_bound, projection
 from dpconvex.algorithms.select import AIMS, LARGEST, NOISES, SMALLEST, Method, Options, Registry
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
@@ -68,6 +68,11 @@ def _centering(problem: LinearModelProblem, privacy: PrivacyParams, noise: str =
     return centering.plan(problem, privacy, Methods(Options(noise=noise, sums=sums), names))
 
 
+def _joint(problem: LinearModelProblem, privacy: PrivacyParams, noise: str = "auto", sums: bool = False) -> Found:
+    options, names = Options(noise=noise, sums=sums), (*CENTERED, *("informed_gradient",) * problem.grouped)
+    return joint_bound.plan(problem, privacy, Methods(options, names), Methods(options, (*names, "recentering")))
+
+
 def _projection(
     problem: LinearModelProblem, privacy: PrivacyParams, noise: str = "grouped", l2: float | None = None,
     sums: bool = False,
@@ -99,6 +104,7 @@ ERM_METHODS = Registry(
     Method("sufficient_statistics", _statistics, ("l2", "constants"), GAUSSIAN),
     Method("random_projection", _projection, ("l2", "noise", "sums"), noises=None),
     Method("recentering", _centering, ("noise", "sums"), noises=None),
+    Method("joint_bound", _joint, ("noise", "sums"), noises=None),
     Method("constant", _constant, ("noise", "l2"), noises=None),
 )
 """Every method by the name used in estimators and on the command line."""

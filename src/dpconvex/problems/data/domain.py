@@ -41,6 +41,8 @@ class Block:
         Name of the block in reports.
     values : {"any", "centered", "binary"}
         Guess that plans make about columns bounded one by one: numbers, numbers of mean 0, two values at the bounds.
+    largest : float, optional
+        Of an ``"l1"`` block: bound of each entry, at most `bound`, as well as of their sum. Default: `bound`.
     """
 
     size: int
@@ -48,6 +50,7 @@ class Block:
     bound: float
     name: str = ""
     values: BlockValues = "any"
+    largest: float | None = None
 
     def __post_init__(self) -> None:
         size, bound = _validate.integer("size", self.size, at_least=1), _validate.real("bound", self.bound, above=0.0)
@@ -56,16 +59,22 @@ class Block:
         _validate.choice("values", self.values, get_args(BlockValues))
         if self.norm == "simplex" and (self.bound != 1 or self.size < 2):
             raise InvalidParameterError("bound", self.bound, "must be 1 for a simplex, of at least two columns")
+        if self.largest is not None:
+            set_fields(self, largest=_validate.real("largest", self.largest, above=0.0, at_most=self.bound))
+            if self.norm != "l1":
+                raise InvalidParameterError("largest", self.largest, "is for l1 blocks", "Leave it out")
 
     def describe(self) -> dict[str, Any]:
         """Return JSON-ready facts; the guess `values` is left out if it is "any"."""
         guess = {} if self.values == "any" else {"values": self.values}
+        guess |= {} if self.largest is None else {"largest": self.largest}
         return {"name": self.name, "size": int(self.size), "norm": self.norm, "bound": float(self.bound), **guess}
 
     @property
     def categorical(self) -> bool:
         """Whether its columns encode one category: they form a simplex, or at most one of them is 1."""
-        return self.norm == "simplex" or (self.norm == "l1" and (self.size == 1 or self.bound == 1))
+        alone = self.size == 1 or (self.bound == 1 and self.largest is None)
+        return self.norm == "simplex" or (self.norm == "l1" and alone)
 
     @property
     def l1(self) -> float:
@@ -75,6 +84,8 @@ class Block:
     @property
     def l2(self) -> float:
         """Largest l2 norm of the block over the domain, with the excess that rounding may leave after clipping."""
+        if self.largest is not None:  # no square is longer than the entry times the largest one
+            return math.sqrt(self.bound * self.largest) * (1 + 1e-15 * (4 + self.size))
         return self.rounded * (math.sqrt(self.size) if self.norm == "linf" else 1.0)
 
     @property
@@ -85,7 +96,7 @@ class Block:
     @property
     def linf(self) -> float:
         """Largest absolute entry of the block over the domain."""
-        return self.bound
+        return self.bound if self.largest is None else self.largest
 
 
 @dataclass(frozen=True)
@@ -129,9 +140,9 @@ class DataDomain:
         return cls((Block(dim, "l2", bound, "features"),))
 
     @classmethod
-    def l1_ball(cls, dim: int, bound: float) -> "DataDomain":
-        """Features of l1 norm at most `bound`."""
-        return cls((Block(dim, "l1", bound, "features"),))
+    def l1_ball(cls, dim: int, bound: float, largest: float | None = None) -> "DataDomain":
+        """Features of l1 norm at most `bound`, each at most `largest` away from 0 (None: `bound`)."""
+        return cls((Block(dim, "l1", bound, "features", largest=largest),))
 
     @classmethod
     def box(cls, dim: int, bound: float) -> "DataDomain":
@@ -192,8 +203,9 @@ class DataDomain:
 
         `X` has shape (n, n_features) and any real or integer dtype; the copy is float64. NaN becomes 0; an infinity
         counts as the largest float. Entries of ``linf`` blocks are clipped to the bound; an ``l1`` or ``l2`` block that
-        is too long is scaled down to its bound (its direction is kept); entries of a ``simplex`` block below 0 become
-        0, and it is divided by its sum, or made the barycenter where that is 0.
+        is too long is scaled down to its bound (its direction is kept), after its entries are clipped to `largest` if
+        it has that; entries of a ``simplex`` block below 0 become 0, and it is divided by its sum, or made the
+        barycenter where that is 0.
         """
         self.check_columns(X)
         with np.errstate(over="ignore"):  # long doubles beyond float64 become infinities
@@ -208,8 +220,11 @@ class DataDomain:
             chunk = X[first : first + step]
             np.nan_to_num(chunk, copy=False, nan=0.0)
             start = 0
-            for norm, bound, size, count in self._runs:
+            for norm, bound, size, largest, count in self._runs:
                 part = chunk[:, start : start + size * count]
+                if largest is not None:  # lengths are sums of many entries, whose rounding counts, too
+                    np.clip(part, -largest, largest, out=part)
+                    bound = shortened_length(bound, size)
                 if size == 1:
                     np.clip(part, -bound, bound, out=part)
                 elif norm == "simplex":
@@ -242,15 +257,15 @@ class DataDomain:
         return limits, np.stack([ends[:-1][wide], ends[1:][wide]], axis=1)
 
     @cached_property
-    def _runs(self) -> tuple[tuple[BlockNorm, float, int, int], ...]:
-        """Equal adjacent blocks merged: (norm, bound, block size, number of blocks)."""
-        runs: list[tuple[BlockNorm, float, int, int]] = []
+    def _runs(self) -> tuple[tuple[BlockNorm, float, int, float | None, int], ...]:
+        """Equal adjacent blocks merged: (norm, bound, block size, largest entry, number of blocks)."""
+        runs: list[tuple[BlockNorm, float, int, float | None, int]] = []
         for block in self.blocks:
             # A block of one column is an interval in every norm.
             size, count = (1, block.size) if block.norm == "linf" else (block.size, 1)
-            if runs and runs[-1][:3] == (block.norm, block.bound, size):
-                count += runs.pop()[3]
-            runs.append((block.norm, block.bound, size, count))
+            if runs and runs[-1][:4] == (block.norm, block.bound, size, block.largest):
+                count += runs.pop()[4]
+            runs.append((block.norm, block.bound, size, block.largest, count))
         return tuple(runs)
 
 

@@ -365,7 +365,8 @@ def _clipped_block(part: Any, domain: DataDomain) -> RowBlock:
         return replace(block, features=scipy.sparse.csr_array(block.features))
     rows = slice(0, len(part))
     block = domain.blocks[0]
-    if len(domain.blocks) == 1 and block.norm in ("l1", "l2") and 1e-100 < block.bound < 1e100:
+    long_alone = block.norm in ("l1", "l2") and block.largest is None
+    if len(domain.blocks) == 1 and long_alone and 1e-100 < block.bound < 1e100:
         with np.errstate(all="ignore"):
             A = np.require(part, np.float64, ["C", "A"])
             absolute = block.norm == "l1"

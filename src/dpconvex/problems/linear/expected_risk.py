@@ -165,7 +165,7 @@ class TypicalData:
         size = levels if factor is None else np.array(factor.ranks)
         # Mean square of a record's part per unit of a new coordinate.
         stretch: Floats = np.ones(len(blocks)) if factor is None else factor.mean_squares
-        square: Floats = stretch * np.square([float(block.bound) for block in blocks])
+        square: Floats = stretch * np.array([squared_bound(block) for block in blocks])
         one_hot = np.array([block.categorical for block in blocks])  # the constant too: a block of one level
         fixed = one_hot & np.array([factor is None or not is_centered(domain, block) for block in blocks])
         boxed = np.array([block.norm == "linf" for block in blocks])
@@ -331,6 +331,10 @@ def squared_reach(block: Block) -> float:
     """
     if block.norm == "linf" or is_marked(block):
         return block.size / block.bound**2
+    if block.largest is not None:  # numbers of half the width, whose coefficients grow as fewer of them are not 0
+        spread = ORDINARY.moments[block.values][0] * block.size * block.largest**2 / 4
+        longer = max(1.0, spread / (ORDINARY.ball_squared_length * squared_bound(block)))
+        return 4 * block.size / block.largest**2 * longer
     if block.norm != "l2":
         return 4 / block.bound**2
     more = max(1.0, block.size / ORDINARY.ball_plain) ** ORDINARY.ball_power
@@ -342,7 +346,12 @@ def squared_length(block: Block) -> float:
     """Return the mean squared length of the block's part of ordinary records."""
     if block.norm == "linf" or is_marked(block):
         return (1 if is_marked(block) else block.size) * block.bound**2 * math.fsum(ORDINARY.moments[block.values])
-    return block.bound**2 * (1.0 if block.categorical else ORDINARY.ball_squared_length)
+    return squared_bound(block) * (1.0 if block.categorical else ORDINARY.ball_squared_length)
+
+
+def squared_bound(block: Block) -> float:
+    """Return the square of the block's bound, or a bound on its squared length where single entries have one, too."""
+    return block.bound * (block.bound if block.largest is None else block.largest)
 
 
 def starts_as_told(loss: LinearModelLoss) -> bool:

@@ -57,7 +57,7 @@ def layout_of(domain: DataDomain, shapes: ExpectedShapes | None = None, users: b
     categories, found = dict[str, list[int]](), list[tuple[float, Array, Floats]]()
     for block in domain.all_blocks:
         columns = [*range(len(widths), len(widths) + block.size)]
-        widths += [block.bound] * block.size
+        widths += [block.linf] * block.size
         parts += [columns] if block.norm == "simplex" else [[k] for k in columns]
         categories |= {block.name: columns} if block.norm == "simplex" else {}
     for a, b in combinations_with_replacement(parts, 2):

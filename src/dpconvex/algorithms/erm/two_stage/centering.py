@@ -73,8 +73,54 @@ class Tuning:
 TUNING = Tuning()
 
 
+class MovedPlan(TwoStagePlan):
+    """A plan whose method may work on numeric columns that are moved, and measured in other units, record by record."""
+
+    problem: LinearModelProblem
+    moved: bool  #: Whether the method works on moved columns
+
+    @property
+    def only_sums(self) -> bool:
+        return self.then.only_sums and not self.problem.grouped  # a user may be in several portions
+
+    @cached_property
+    def numeric(self) -> IntArray:
+        """Positions of the numeric columns, which are the columns bounded one by one."""
+        return self.problem.domain.columns_in("linf")
+
+    @cached_property
+    def order(self) -> IntArray:
+        """Positions of all columns in the order of the method: the numeric ones, then the others."""
+        columns = np.arange(self.problem.domain.n_features)
+        return np.concatenate([self.numeric, np.setdiff1d(columns, self.numeric)])
+
+    @property
+    def coefficient_deviation(self) -> Floats | None:
+        found = self.then.coefficient_deviation
+        return None if found is None else self._moved_back(found, np.zeros(len(self.numeric)))
+
+    def _moved(self, X: Array, origin: Floats, unit: Floats | float = 1.0) -> Floats:
+        """Return the clipped records, numeric columns first, from their `origin` (p,), in these units."""
+        moved = self.problem.domain.clip(X)[:, self.order]
+        moved[:, : len(self.numeric)] -= origin
+        moved[:, : len(self.numeric)] /= unit
+        return moved
+
+    def _moved_back(self, point: Floats, origin: Floats, unit: Floats | float = 1.0) -> Floats:
+        """Return the method's flat parameters in terms of the original columns."""
+        if not self.moved:
+            return point
+        outer, inner = self.problem.domain, self.then.problem.domain
+        p, weights = len(self.numeric), point.reshape(self.problem.loss.n_outputs, inner.dim)
+        weights = np.concatenate([weights[:, :p] / unit, weights[:, p:]], axis=1)
+        out = np.empty((len(weights), outer.dim))
+        out[:, self.order] = weights[:, :-1]
+        out[:, -1] = (weights[:, -1] * inner.intercept - weights[:, :p] @ origin) / outer.intercept
+        return out.ravel()
+
+
 @final_dataclass
-class CenteredPlan(TwoStagePlan):
+class CenteredPlan(MovedPlan):
     """A center and a length from the data, then a method on the moved columns: one promise for all.
 
     Before a run, `then` is planned for the expected `length`, and `center` is None; in a result both are released
@@ -96,21 +142,6 @@ class CenteredPlan(TwoStagePlan):
         "the method's constants depend on the data through the released center and length only",
         "it is planned from them; every record is moved and shortened by them alone",
     )
-
-    @property
-    def only_sums(self) -> bool:
-        return self.then.only_sums and not self.problem.grouped  # a user may be in several portions
-
-    @cached_property
-    def numeric(self) -> IntArray:
-        """Positions of the numeric columns, which are the columns bounded one by one."""
-        return self.problem.domain.columns_in("linf")
-
-    @cached_property
-    def order(self) -> IntArray:
-        """Positions of all columns in the order of the method: the numeric ones, then the others."""
-        columns = np.arange(self.problem.domain.n_features)
-        return np.concatenate([self.numeric, np.setdiff1d(columns, self.numeric)])
 
     @cached_property
     def half_widths(self) -> Floats:
@@ -157,11 +188,6 @@ class CenteredPlan(TwoStagePlan):
             f"it, and of a method whose domain they define. {self.then.theorem}"
         )
 
-    @property
-    def coefficient_deviation(self) -> Floats | None:
-        found = self.then.coefficient_deviation
-        return None if found is None else self._moved_back(found, np.zeros(len(self.numeric)))
-
     def describe(self) -> Mapping[str, Any]:
         recentered = {
             "center": list(self.center) if self.center else None,
@@ -184,9 +210,10 @@ class CenteredPlan(TwoStagePlan):
         found = totals(X, y, lambda X, y: (self._units(X, groups),))[0]  # line 1: of the public domain
         noisy = self.first.release(found / UNITS / self.problem.n, CENTER, source, ledger)  # line 2: the center
         center = np.clip(noisy, -1.0, 1.0) * self.half_widths
-        moved = partial(self._moved, center=center)
-        within = totals(X, y, lambda X, y: (self._within(moved(X), groups),))[0] / PARTS
-        scores = -np.abs(within - TUNING.rank * self.problem.n)
+        moved = partial(self._moved, origin=center)
+        distances = lambda X: np.linalg.norm(moved(X)[:, : len(self.numeric)], axis=1)  # noqa: E731
+        kept = totals(X, y, lambda X, y: (within(distances(X), self.lengths, groups),))[0] / PARTS
+        scores = -np.abs(kept - TUNING.rank * self.problem.n)
         length = float(self.lengths[self.second.release(scores, LENGTH, source, ledger)])  # line 3: the length
         plan = self.informed(center, length)
         change = moved if plan.moved else self.problem.domain.clip
@@ -199,30 +226,6 @@ class CenteredPlan(TwoStagePlan):
         pairs = zip(columns.T, self.half_widths, strict=True)
         return np.array([total(np.rint(column / width * UNITS).astype(np.int64), groups) for column, width in pairs])
 
-    def _moved(self, X: Array, center: Floats) -> Floats:
-        """Return the clipped records, numeric columns first and moved by the center (p,)."""
-        moved = self.problem.domain.clip(X)[:, self.order]
-        moved[:, : len(self.numeric)] -= center
-        return moved
-
-    def _within(self, moved: Floats, groups: UserGroups | None) -> Array:
-        """Return `PARTS` times how many records, or the sum of users' shares of records, lie within each length."""
-        distances = np.linalg.norm(moved[:, : len(self.numeric)], axis=1)
-        if groups is None:
-            return PARTS * np.searchsorted(np.sort(distances), self.lengths, side="right")
-        return np.array([total((distances <= length) * PARTS, groups) for length in self.lengths])
-
-    def _moved_back(self, point: Floats, center: Floats) -> Floats:
-        """Return the method's flat parameters in terms of the original columns; `center` has shape (p,)."""
-        if not self.moved:
-            return point
-        outer, inner = self.problem.domain, self.then.problem.domain
-        p, weights = len(self.numeric), point.reshape(self.problem.loss.n_outputs, inner.dim)
-        out = np.empty((len(weights), outer.dim))
-        out[:, self.order] = weights[:, :-1]
-        out[:, -1] = (weights[:, -1] * inner.intercept - weights[:, :p] @ center) / outer.intercept
-        return out.ravel()
-
 
 def total(values: Array, groups: UserGroups | None) -> int:
     """Return the exact sum of integers (n_records,), or of users' mean integers, each mean rounded down."""
@@ -230,6 +233,13 @@ def total(values: Array, groups: UserGroups | None) -> int:
         return int(values.sum())
     order = slice(None) if groups.order is None else groups.order
     return int((np.add.reduceat(values[order], groups.starts[:-1]) // groups.sizes).sum())
+
+
+def within(distances: Floats, levels: Floats, groups: UserGroups | None) -> Array:
+    """Return `PARTS` times how many records, or the sum of users' shares of records, lie within each level (falling)."""
+    if groups is None:
+        return PARTS * np.searchsorted(np.sort(distances), levels, side="right")
+    return np.array([total((distances <= level) * PARTS, groups) for level in levels])
 
 
 @algorithms.recorded("recentering")

@@ -77,12 +77,16 @@ LOOKED_EACH, EACH_SHARES, HALVED_EACH = 100.0, (0.02, 0.1), 2.0
 """Looks at columns: epsilon times n for each column, limits of the share of epsilon that all looks take together, and
 `HALVED`; they are taken if n epsilon is at least `LEAST` times the columns (`benchmarks/few_columns.py`)."""
 MOST_WORTH = 0.5
-"""Most that all halvings may be worth, of the units: a look at a declared range offers no narrower parts, of which the
-narrowest would win where records fill the range evenly (`benchmarks/few_columns.py --parts`)."""
+"""Most that all halvings may be worth, of the units: a look at a declared range offers no narrower parts, which would
+win where records fill it evenly (`benchmarks/few_columns.py --parts`)."""
 SCALED = NumberRange(-0.5, 0.5)  #: Declared ranges are scaled to this one before a target's numbers are counted.
 FIRST, STOP = np.triu_indices(ranges.PARTS + 1, 1)  #: Each part's first cell, and the cell after its last
-HALF_APART = np.isin(STOP - FIRST, 2 ** np.arange(6)) & (FIRST % np.maximum((STOP - FIRST) // 2, 1) == 0)
-"""Parts of 1, 2, 4 to 32 cells that overlap by half: among fewer candidates noise errs less."""
+SPAN, POWERS = STOP - FIRST, 2 ** np.arange(6)
+COARSE = np.isin(SPAN, POWERS) & (FIRST % np.maximum(SPAN // 2, 1) == 0)
+FINER = np.isin(SPAN, (*POWERS, 3, 6, 12, 24)) & (FIRST % np.maximum(SPAN // 4, 1) == 0)
+"""Parts of more lengths that overlap by three quarters, not half: on offer where half the width is worth at most `CLOSE`
+of the units. Among fewer candidates noise errs less, but there ends that do not fit cost more."""
+CLOSE = 0.05
 STEPS = 2.0**10  #: The public numbers in scores are multiples of 1 / STEPS.
 FULL = 2.0**23  #: Scores count at most this many units of a cell, so that sums are exact for any number of units.
 
@@ -326,13 +330,13 @@ def _chosen(
 def offered(worth: float) -> IntArray:
     """Return positions of the parts that a look offers where half the width is worth this share of the units."""
     halvings = max(1, min(5, int(MOST_WORTH / worth * (1 + 1e-9))))
-    return np.flatnonzero(HALF_APART & (ranges.PARTS >> halvings <= STOP - FIRST))
+    return np.flatnonzero((FINER if worth <= CLOSE else COARSE) & (ranges.PARTS >> halvings <= SPAN))
 
 
 def scored(counts: Floats, halved: float) -> Floats:
     """Return the score of each part of a range: the units in it, plus the public `halved` for each halving of width."""
     below = np.append(0.0, np.cumsum(np.minimum(counts[: ranges.PARTS], FULL)))
-    return below[STOP] - below[FIRST] + np.floor(STEPS * halved * np.log2(ranges.PARTS / (STOP - FIRST))) / STEPS
+    return below[STOP] - below[FIRST] + np.floor(STEPS * halved * np.log2(ranges.PARTS / SPAN)) / STEPS
 
 
 def counted(X: Any, y: Any, groups: UserGroups | None, places: Callable[..., Array], count: int) -> Floats:
@@ -389,7 +393,7 @@ def _shares(epsilon: float, n: int, columns: int, placed: int = 0, target: bool 
 
 
 def octaves_off(epsilon: float, n: int, columns: int) -> float:
-    """Return the noise deviation of an octave's count, as a share of n, if all columns have equal parts of epsilon."""
+    """Return the noise deviation of an octave's count, over n, if all columns have equal parts of epsilon."""
     return math.sqrt(8) * columns / (n * _shares(epsilon, n, columns)[0])
 
 

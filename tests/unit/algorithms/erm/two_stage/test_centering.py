@@ -16,7 +16,7 @@ from dpconvex import PrivateLinearRegression, PrivateLogisticRegression, verify
 from dpconvex.algorithms.erm import objective_perturbation
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.erm.two_stage import centering
-from dpconvex.algorithms.erm.two_stage.centering import PARTS, UNITS, CenteredPlan, centered
+from dpconvex.algorithms.erm.two_stage.centering import PARTS, UNITS, CenteredPlan, centered, within
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import HuberLoss, LogisticLoss, SoftmaxLoss
 from dpconvex.mechanisms import NormNoiseMechanism
@@ -134,8 +134,8 @@ def test_a_replaced_user_moves_mean_and_shares_as_one_record_would(seed: int, n:
         mixed = rng.permutation(len(X))  # records of users anywhere
         groups = UserGroups.of(labels[mixed])
         with np.errstate(all="ignore"):
-            within = plan._within(plan._moved(X[mixed], center), groups)
-            found.append((plan._units(X[mixed], groups), within))
+            counts = within(np.linalg.norm(plan._moved(X[mixed], center)[:, :3], axis=1), plan.lengths, groups)
+            found.append((plan._units(X[mixed], groups), counts))
     (first, counts), (second, others) = found
     assert np.abs(first - second).max() <= 2 * UNITS
     assert max(np.abs(first).max(), np.abs(second).max()) <= n * UNITS
@@ -153,8 +153,8 @@ def test_users_of_one_record_are_records() -> None:
     X = concentrated(50)[0]
     plan, groups = users(50), UserGroups.of(np.arange(50))
     np.testing.assert_array_equal(plan._units(X, groups), plan._units(X, None))
-    moved = plan._moved(X, np.zeros(3))
-    np.testing.assert_array_equal(plan._within(moved, groups), plan._within(moved, None))
+    lengths = np.linalg.norm(plan._moved(X, np.zeros(3))[:, :3], axis=1)
+    np.testing.assert_array_equal(within(lengths, plan.lengths, groups), within(lengths, plan.lengths, None))
 
 
 def test_users_all_count_the_same() -> None:
@@ -163,9 +163,9 @@ def test_users_all_count_the_same() -> None:
     X[49:] = 9.0
     plan, groups = users(50), UserGroups.of(np.append(np.arange(49), np.full(1000, 49)))
     np.testing.assert_allclose(plan._units(X, groups) / UNITS / 50, 1 / 50)
-    within = plan._within(plan._moved(X, np.zeros(3)), groups) / PARTS
-    assert within[0] == 50
-    assert within[-1] == 49
+    counts = within(np.linalg.norm(plan._moved(X, np.zeros(3))[:, :3], axis=1), plan.lengths, groups) / PARTS
+    assert counts[0] == 50
+    assert counts[-1] == 49
 
 
 @pytest.mark.thin
