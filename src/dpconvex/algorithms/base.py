@@ -184,6 +184,10 @@ class ConvexPlan(Plan, Generic[P]):
     problem: P
     l2: float  #: Weight of the ridge penalty; 0 without one
     exact_deviation: bool = False  #: Whether `coefficient_deviation` is exactly that of the noise, not a guess
+    #: Standard deviation of the noise in each released parameter (dim,) if columns are typical: mostly a guess.
+    #:
+    #: None if unknown; reports then show no typical bands.
+    coefficient_deviation: Floats | None = None
 
     @property
     def yardstick(self) -> float:
@@ -192,14 +196,6 @@ class ConvexPlan(Plan, Generic[P]):
         if typical is None or self.predicted_error.expected is None or not typical.at_zero > 0:
             return trivial
         return min(trivial, typical.at_zero)
-
-    @property
-    def coefficient_deviation(self) -> Floats | None:
-        """Standard deviation of the noise in each released parameter (dim,) if columns are typical: mostly a guess.
-
-        None if unknown; reports then show no typical bands.
-        """
-        return None
 
     def noise_reach(self) -> Floats | None:
         """How far noise moves each parameter (dim,) from the noiseless fit, on *any* data: simulated 95 % quantiles.

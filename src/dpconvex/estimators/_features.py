@@ -74,9 +74,9 @@ class FeatureMap(ABC):
         """Return the problem with further facts that follow from these features; by default unchanged."""
         return problem
 
-    @abstractmethod
     def decode(self, coef: Floats, intercept: Floats) -> tuple[Floats, Floats]:
-        """Return coefficients (k, n_features) and intercepts (k,) in the user's units."""
+        """Return coefficients (k, n_features) and intercepts (k,) in the user's units; by default they are the same."""
+        return coef, intercept
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,6 @@ class Declared(FeatureMap):
     def encode(self, X: Any, missing: float = 0.0) -> Array:
         self.domain.check_columns(X)
         return X
-
-    def decode(self, coef: Floats, intercept: Floats) -> tuple[Floats, Floats]:
-        return coef, intercept
 
 
 @dataclass(frozen=True)
@@ -194,9 +191,6 @@ class FromSchema(FeatureMap):
     def encode(self, X: Any, missing: float = 0.0) -> Floats:
         return self.schema.encode_cells(self.schema.compact(X), missing)
 
-    def decode(self, coef: Floats, intercept: Floats) -> tuple[Floats, Floats]:
-        return coef, intercept
-
 
 def wide(lower: float, upper: float) -> bool:
     """Return whether a range can be divided into 32 parts in floating point."""
@@ -229,14 +223,6 @@ def pieces(schema: Schema | None, X: Any) -> list[Any]:
     if frame is None or len(frame) <= PREDICTED:
         return [X]
     return [frame[i : i + PREDICTED].to_native() for i in range(0, len(frame), PREDICTED)]
-
-
-def records_only(schema: Any) -> None:
-    """Refuse a schema that names a user column: who names one wants users protected, and only records would be."""
-    if isinstance(schema, Schema) and (user := schema.user) is not None:
-        what = "asks to protect all rows of a user together, and this method protects single rows only"
-        remedy = "Make a table with one row a user, or drop the schema's `user` if a row is what must be protected"
-        raise InvalidParameterError("user", user, what, remedy)
 
 
 def require_one(given: Mapping[str, Any], usual: str, remedy: str) -> None:

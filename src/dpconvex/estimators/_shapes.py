@@ -280,9 +280,6 @@ class ShapeMap(FeatureMap):
             block.write(encoded, out[:, where])
         return out
 
-    def decode(self, coef: Floats, intercept: Floats) -> tuple[Floats, Floats]:
-        return coef, intercept
-
     @cached_property
     def _priors(self) -> dict[DataDomain, tuple[Factor, ExpectedShapes]]:
         return {}

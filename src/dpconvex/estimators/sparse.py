@@ -88,7 +88,10 @@ class PrivateSparseModel(FittedModel):
         given = {name: getattr(self, name) for name in ("schema", "feature_bound", "feature_bounds")}
         remedy = "Bounds must be public knowledge: data are clipped into them. "
         _features.require_one(given, "feature_bound", remedy + "feature_bound=1.0 declares entries between -1 and 1")
-        _features.records_only(self.schema)
+        if isinstance(self.schema, Schema) and (user := self.schema.user) is not None:
+            what = "asks to protect all rows of a user together, and this method protects single rows only"
+            remedy = "Make a table with one row a user, or drop the schema's `user` if a row is what must be protected"
+            raise InvalidParameterError("user", user, what, remedy)
         domain = None
         if self.feature_bound is not None:
             bound = _validate.real("feature_bound", self.feature_bound, at_least=1e-40, at_most=1e40)

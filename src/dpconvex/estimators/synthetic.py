@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, astuple, dataclass, field, replace
-from typing import Any, Self, cast, final, overload
+from typing import Any, ClassVar, Self, cast, final, overload
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -156,6 +156,7 @@ class PrivateSyntheticData(PrivateEstimator):
     answers_: Floats = field(init=False)
     ranges_: dict[str, NumberRange] = field(init=False)
     plan_: QueryReleasePlan = field(init=False)
+    _string: ClassVar[bool] = True
 
     def plan(self, n: int | None = None, *, unit: str | None = None) -> tuple[QueryReleasePlan, ...]:
         """Return all plans for `n` records, or else for `rows`, the smallest predicted error first. Sees no data.
@@ -403,8 +404,3 @@ class PrivateSyntheticData(PrivateEstimator):
             raise InvalidParameterError("impossible", self.impossible, what, "Give its bins: a number or edges")
         able = self.algorithm in (AUTO, *FINDING) and self.order <= 2 and self.constants == "calibrated"
         return found if able and pays(privacy, n, len(found.open)) else public
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string = True
-        return tags

@@ -26,7 +26,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Array, Floats, final_dataclass
+from dpconvex._types import REQUIRED, Array, Floats, final_dataclass
 from dpconvex.algorithms import Plan, PredictedError, check_relation, recorded
 from dpconvex.errors import InvalidDataError
 from dpconvex.geometry import GroupedNorm
@@ -70,21 +70,10 @@ class EvaluationPlan(Plan):
         ),
     )
     label: ClassVar[str]
-
-    @property
-    @abstractmethod
-    def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Shapes of the tables."""
-
-    @property
-    @abstractmethod
-    def mechanism(self) -> Mechanism[Floats]:
-        """The noise on all tables together."""
-
-    @property
-    @abstractmethod
-    def deviation(self) -> float:
-        """Standard deviation of the noise in the accuracy, or in a mean on the scale from 0 to 1."""
+    shapes: ClassVar[tuple[tuple[int, ...], ...]] = REQUIRED  #: Shapes of the tables.
+    mechanism: ClassVar[Mechanism[Floats]] = REQUIRED  #: The noise on all tables together.
+    #: Standard deviation of the noise in the accuracy, or in a mean on the scale from 0 to 1.
+    deviation: ClassVar[float] = REQUIRED
 
     @property
     def size(self) -> int:
