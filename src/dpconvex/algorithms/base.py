@@ -232,7 +232,10 @@ class ConvexPlan(Plan, Generic[P]):
         not those of the plan (public facts).
         """
         if not (self.only_sums and isinstance(X, EncodedRows) and X is y):
-            require_arrays(X, y)
+            for name, value in (("X", X), ("y", y)):  # X may be sparse (CSR)
+                if not isinstance(value, np.ndarray) and not (name == "X" and getattr(value, "format", "") == "csr"):
+                    what = f"{name} is of type {type(value).__name__}; a plan runs on NumPy arrays"
+                    raise InvalidDataError(f"{what}. Convert it, or use an estimator, which takes data frames")
         n = self.problem.n
         if (groups is not None) != (self.privacy.unit == Unit.USER):
             raise InvalidDataError(f"groups must be given for unit='user' only, and the plan has {self.privacy.unit!s}")
@@ -286,14 +289,6 @@ def begin(
     require_samplers(plan, source)
     warn_of(plan, n, promise)
     return charge(promise or plan.privacy, what, columns, n, private=source.private)
-
-
-def require_arrays(X: object, y: object) -> None:
-    """Raise `InvalidDataError` unless both are NumPy arrays, X at most sparse (CSR); estimators read anything."""
-    for name, value in (("X", X), ("y", y)):
-        if not isinstance(value, np.ndarray) and not (name == "X" and getattr(value, "format", "") == "csr"):
-            what = f"{name} is of type {type(value).__name__}; a plan runs on NumPy arrays"
-            raise InvalidDataError(f"{what}. Convert it, or use an estimator, which takes data frames")
 
 
 def require_average(problem: LinearModelProblem) -> None:

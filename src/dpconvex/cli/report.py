@@ -207,7 +207,8 @@ def _coefficients(estimator: PrivateLinearModel) -> list[dict[str, Any]]:
     reaches = None if reach is None else _in_units(estimator, reach)
     deviation = plan.coefficient_deviation
     typical = np.zeros_like(values) if deviation is None else 2 * _in_units(estimator, deviation)
-    names = [*_feature_names(estimator, width), "intercept"]
+    given = vars(estimator).get("feature_names_in_", [f"feature {k}" for k in range(width)])  # of tables with names
+    names = [*map(str, given if estimator.schema is None else estimator.schema.feature_names), "intercept"]
     prefixes = [f"{label}: " for label in _classes(estimator)] if outputs > 1 else [""]
     end = 1.15 * max(float(np.abs(values).max()), 1e-300)
     rows = []
@@ -235,13 +236,6 @@ def _classes(estimator: PrivateLinearModel) -> list[str]:
     from dpconvex.estimators import PrivateLinearClassifier
 
     return [str(label) for label in estimator.classes_] if isinstance(estimator, PrivateLinearClassifier) else []
-
-
-def _feature_names(estimator: PrivateLinearModel, width: int) -> Sequence[str]:
-    if estimator.schema is not None:
-        return estimator.schema.feature_names
-    given = vars(estimator).get("feature_names_in_")  # set by scikit-learn for tables with text column names
-    return [f"feature {k}" for k in range(width)] if given is None else [str(name) for name in given]
 
 
 def _loss_figure(estimator: PrivateLinearModel) -> str:

@@ -179,7 +179,8 @@ class ShapeMap(FeatureMap):
         """Columns whose numbers probably crowd in a part of the range: those on a logarithmic scale, without knots."""
         numbers = [k for k, c in enumerate(self.columns) if c.numeric and k not in self.unranged and not c.knots]
         logs = [k for k in numbers if self.columns[k].transform in ("log1p", "signed_log")]
-        return tuple(k for k in logs if self.most[k] > SOUGHT and min(np.diff(_grid(self.columns[k]))) > 0)
+        grids = {k: self.columns[k].positions(self.columns[k].range.even(PARTS + 1)) for k in logs}
+        return tuple(k for k, grid in grids.items() if self.most[k] > SOUGHT and min(np.diff(grid)) > 0)
 
     @property
     def divisible(self) -> tuple[tuple[str, NumberRange, Step], ...]:
@@ -302,11 +303,6 @@ class ShapeMap(FeatureMap):
     def straight(self) -> "StraightLines":
         """The map from the same cells to the features of an ordinary linear model."""
         return StraightLines(self)
-
-
-def _grid(column: NumericColumn) -> list[float]:
-    """Return the places at which a fit may find a column's knots."""
-    return column.positions(tuple(column.range.even(PARTS + 1)))
 
 
 def _places(column: NumericColumn, values: Floats) -> Floats:

@@ -229,13 +229,17 @@ def _state(estimator: SavedModel) -> dict[str, Any]:
         classes = vars(estimator)["classes_"]
         class_shares(given["class_weight"], classes)  # refuses what was set after the fit
         parameters["class_weight"] = [float(given["class_weight"][label]) for label in classes.tolist()]
+    classes = estimator.classes_.tolist() if isinstance(estimator, CLASSIFIERS) else []
+    if not all(isinstance(value, (str, int, float)) for value in classes):
+        raise InvalidParameterError("classes", classes, "must be text, numbers or Booleans to be saved")
     names = vars(estimator).get("feature_names_in_")  # set by scikit-learn for tables with text column names
     knots = vars(estimator).get("knots_")  # of additive models
     kind = {"format": FORMAT, "version": VERSION, "estimator": type(estimator).__name__, "parameters": parameters}
     return {
         **kind,
         **{name: getattr(estimator, f"{name}_") for name in ("coef", "intercept", "encoded_coef", "encoded_intercept")},
-        "classes": _labels_fields(estimator.classes_) if isinstance(estimator, CLASSIFIERS) else None,
+        # with their dtype: text, of fixed length or objects, round-trips too
+        "classes": {"dtype": vars(estimator)["classes_"].dtype.str, "values": classes} if classes else None,
         "slope_cap": vars(estimator).get("slope_cap_"),  # of logistic models: how scores become probabilities
         "n_features_in": int(estimator.n_features_in_),
         "ranges": [list(astuple(each)) for each in estimator.ranges_],
@@ -409,14 +413,6 @@ def _native(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         return type(value)(_native(each) for each in value)
     return value.item() if isinstance(value, np.generic) else value
-
-
-def _labels_fields(classes: Array) -> dict[str, Any]:
-    """Labels as a list of Python values with their dtype: text, of fixed length or objects, round-trips too."""
-    values = classes.tolist()
-    if not all(isinstance(value, (str, int, float)) for value in values):
-        raise InvalidParameterError("classes", values, "must be text, numbers or Booleans to be saved")
-    return {"dtype": classes.dtype.str, "values": values}
 
 
 def _labels(fields: Mapping[str, Any]) -> Array:

@@ -202,7 +202,11 @@ class WorstGroupLoss(base.SimplexSaddle):
         slopes = np.clip(np.nan_to_num(self.loss.derivative(z, targets)), -self.slope, self.slope)
         slopes *= factors * y.dense()[g]
         size = self.slope * self._largest * self.feature_bound
-        gx = _column_parts(X, slopes, size)
+        if issparse(X):  # one rounded sum
+            whole = np.asarray(X.T @ slopes)
+            gx = np.stack([whole, np.zeros_like(whole), np.zeros_like(whole)])
+        else:
+            gx = summation.vector_parts(X, slopes, size)
         if self.intercept:
             constant = np.full((len(slopes), 1), self.feature_bound)
             gx = np.concatenate([gx, summation.vector_parts(constant, slopes, size)], axis=1)
@@ -217,14 +221,6 @@ class WorstGroupLoss(base.SimplexSaddle):
         z = self._predictions(base.clamped(records[0][rows], self.feature_bound), x)
         targets, g, factors = self._targets(records, rows)
         return y.dense()[g] * factors * self._losses(z, targets)
-
-
-def _column_parts(X: Any, slopes: Floats, size: float) -> Floats:
-    """Return the parts (3, n_features) of ``X^T slopes`` (`summation`), exact; of a sparse matrix one rounded sum."""
-    if issparse(X):
-        whole = np.asarray(X.T @ slopes)
-        return np.stack([whole, np.zeros_like(whole), np.zeros_like(whole)])
-    return summation.vector_parts(X, slopes, size)
 
 
 def l1_ball_loss(

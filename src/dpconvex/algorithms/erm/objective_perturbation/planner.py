@@ -28,7 +28,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import CurvatureLaw
 from dpconvex.mechanisms import GaussianMechanism, GaussianObjectiveNoise, NormNoiseMechanism, NormObjectiveNoise
 from dpconvex.privacy import AddedObjectivePerturbation, PrivacyParams, PureObjectivePerturbation, Sensitivity
-from dpconvex.problems import Block, DataDomain, Factor, LinearModelProblem
+from dpconvex.problems import DataDomain, Factor, LinearModelProblem
 from dpconvex.solvers import default_solver
 
 Costs = tuple[float, ...] | None
@@ -133,18 +133,15 @@ class Shares:
 
     def of(self, domain: DataDomain) -> list[float]:
         """Return the shares of all blocks, which add up to 1; each column of a box has the share of its block."""
-        found = [self._of_block(block) for block in domain.blocks]
+        balls = [block.size**self.ball if block.norm == "l2" else 1.0 for block in domain.blocks]
+        many = [block.categorical and block.size > 2 for block in domain.blocks]
+        found = [self.category if each else self.number * ball for each, ball in zip(many, balls, strict=True)]
         counts = [block.size if block.norm == "linf" else 1 for block in domain.all_blocks]
         if domain.intercept:
             others = math.fsum(share * count for share, count in zip(found, counts[:-1], strict=True))
             found.append(max(1.0, min(self.constant * others, self.constant_most)))
         total = math.fsum(share * count for share, count in zip(found, counts, strict=True))
         return [share / total for share in found]
-
-    def _of_block(self, block: Block) -> float:
-        if block.categorical and block.size > 2:
-            return self.category
-        return self.number * (block.size**self.ball if block.norm == "l2" else 1.0)
 
 
 SHARES = Shares()

@@ -214,11 +214,6 @@ class RangedPlan(TwoStagePlan):
         """Number of ranges to find."""
         return len(self.columns) + self.target
 
-    @property
-    def _inside(self) -> NumberRange:
-        """The range into which the `looked` columns are scaled before a run."""
-        return SCALED if self.place is None else ranges.WHOLE
-
     def through(self, place: Place | None) -> "RangedPlan":
         """Return this plan with `place` as its map of records."""
         return continued(self, place=place)
@@ -231,7 +226,8 @@ class RangedPlan(TwoStagePlan):
             counts = counted(X, y, groups, parts, ranges.PARTS + 1)
             target = _chosen(self.look, counts, HALVED, LOOK, source, ledger, self.problem.n)[0]
         if self.looks is not None:
-            places = lambda X, _: ranges.parts_of_columns(self._inside, X, self.looked)  # noqa: E731
+            within = SCALED if self.place is None else ranges.WHOLE  # how columns are scaled before a run
+            places = lambda X, _: ranges.parts_of_columns(within, X, self.looked)  # noqa: E731
             counts = counted(X, y, groups, places, ranges.PARTS + 1)
             cells = _chosen(self.looks, counts, HALVED_EACH, LOOKS, source, ledger, self.problem.n)
         if self.steps:

@@ -346,9 +346,7 @@ class StreamedRecords(RecordSource):
         return self._changed(change, self.domain, len(index), lambda first, stop: inside(index, first, stop))
 
     def weighted(self, weights: Floats) -> StreamedRecords:
-        def change(block: RowBlock, weights: Floats, rows: slice) -> RowBlock:
-            return replace(block, weights=weights[rows])
-
+        change: Change = lambda block, own, rows: replace(block, weights=own[rows])  # noqa: E731
         return self._changed(change, self.domain, self.n, lambda first, stop: weights[first:stop])
 
     def lifted(self, column: Callable[[Floats], Floats], targets: Array | None, domain: DataDomain) -> StreamedRecords:
