@@ -12,8 +12,7 @@ EXTRAS: dict[str, str] = {
     **dict.fromkeys(("numba", "flint", "randomgen", "skops", "pyarrow"), "fit"),
     **{name: name for name in ("opendp", "onnx", "jax", "dask", "ray")},
     **{"matplotlib": "report", "jinja2": "report", "cryptography": "sign"},
-}
-"""Modules that `pip install dpconvex` does not install, and the extras of pyproject.toml that install them."""
+}  #: Modules that `pip install dpconvex` does not install, and the extras of pyproject.toml that install them.
 MOST_RECORDS = 2**53  # largest number of records: up to it floats count exactly
 SMALLEST, LARGEST = 1e-100, 1e100  # limits of public parameters, so that squares and ratios do not overflow
 SMALLEST_SHARE = 1e-9  # smallest share of a class: a rarer class gives a first prediction of more than 20 logits

@@ -320,8 +320,7 @@ def _at(
     if noise in GAUSSIANS:
         ridge, (units, moved) = _ridge(problem, privacy.epsilon, True) if l2 is None else l2, _units(problem, robust)
         within = partial(GaussianMechanism.of_mu, moved, dim=len(units))
-        then = gaussian(problem, privacy, noise, ridge, share, within)
-        if then is None:
+        if (then := gaussian(problem, privacy, noise, ridge, share, within)) is None:
             raise InvalidParameterError("l2", l2, "is too small for this epsilon", "Leave l2 out, or raise it")
         return InferencePlan(problem, privacy, then, share, robust, cast(Any, then.noise).curvature, units)
     second = _rounding.product_down(share, privacy.epsilon)

@@ -183,8 +183,7 @@ MODEL: dict[str, tuple[Any, Any]] = {
     "interactions": _option([], "Two columns that act together, as age,hours; repeatable (additive).", metavar="A,B"),
     "missing": _option(str, "own (default): missing numbers have a value of their own; or none (additive)."),
     "monotone": _option([], "Numeric column whose curve must not fall (age) or rise (-age); repeatable (additive)."),
-}
-"""Options that describe a linear model on the command line: by name, an option and its default."""
+}  #: Options that describe a linear model on the command line: by name, an option and its default.
 
 OWN = ("quantile", "heavy_tailed", "failure", "surrogate", "constraint")
 OWN += ("slope_cap", "residual_cap", "smoothing", "width", "knots", "interactions", "missing", "monotone")

@@ -235,8 +235,7 @@ def _check(path: Path, force: bool) -> None:
 def _take_place(working: Path, path: Path) -> None:
     """Rename `working` to `path`. An old model folder is moved aside first and comes back if that fails."""
     old = path.with_name(f"{working.name}.old")
-    replacing = path.exists()
-    if replacing:
+    if replacing := path.exists():
         os.rename(path, old)
     try:
         os.rename(working, path)

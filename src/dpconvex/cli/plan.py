@@ -194,8 +194,7 @@ def draw_advice(path: Path, curve: Sequence[Forecast], advice: Advice | None) ->
 LOSS_WORDS = {
     "classification": ("always treating all classes alike", ""),
     "regression": ("always predicting the middle of the range", ", for a target scaled to a range of width 1"),
-}
-"""By task of the loss: the answer of the zero vector, and the unit, as the end of a sentence."""
+}  #: By task of the loss: the answer of the zero vector, and the unit, as the end of a sentence.
 
 
 def loss_words(plan: LinearModelPlan) -> tuple[str, str]:

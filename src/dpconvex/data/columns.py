@@ -43,8 +43,7 @@ def texts(name: str, values: Any, at_least: int) -> tuple[str, ...]:
     for i, value in enumerate(found):
         if value != value.strip(BLANKS):
             raise InvalidParameterError(f"{name}[{i}]", value, "must have no blanks around it", "Cells are trimmed too")
-    repeated = frames.duplicates(found)
-    if repeated:
+    if repeated := frames.duplicates(found):
         raise InvalidParameterError(name, repeated[0], "is listed twice", "List every value once")
     return found
 

@@ -201,8 +201,7 @@ def _files(path: AnyPath) -> list[Any]:
     where = os.fspath(path)
     if not any(sign in where for sign in "*?[") or os.path.exists(where):
         return [path]
-    found = sorted(glob.glob(where))
-    if not found:
+    if not (found := sorted(glob.glob(where))):
         raise InvalidDataError(f"{where}: no file fits this pattern. Check the path")
     return found
 
@@ -338,8 +337,7 @@ def _parquet_schema(path: AnyPath) -> pa.Schema:
 def _checked_names(path: AnyPath, header: list[str], names: tuple[str, ...] | None) -> tuple[str, ...]:
     wanted = tuple(header) if names is None else names
     require_columns(header, wanted, str(path))
-    repeated = [name for name in duplicates(header) if name in wanted]
-    if repeated:
+    if repeated := [name for name in duplicates(header) if name in wanted]:
         raise InvalidDataError(f"{path} has two columns named {repeated[0]!r}. Rename one")
     return wanted
 

@@ -22,8 +22,7 @@ from dpconvex.problems import NumberRange
 class AbstractTarget(Described):
     """The column to predict, with its public values."""
 
-    rates: tuple[float, ...] | None = None
-    """Public shares of the classes; None if unknown, and for numeric targets."""
+    rates: tuple[float, ...] | None = None  #: Public shares of the classes; None if unknown, and for numeric targets.
     labels: tuple[str, ...] = REQUIRED  #: The public classes; empty for a numeric target.
 
     @abstractmethod

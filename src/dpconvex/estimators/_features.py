@@ -34,21 +34,18 @@ class FeatureMap(ABC):
     """The schema whose encoded features are used without further change, if any; they need not be made all at once."""
     unranged: tuple[int, ...] = ()
     """Positions of the columns whose ranges a fit finds; their numbers are encoded unscaled."""
-    linear: tuple[int, ...] = ()
-    """Positions of the `unranged` columns that are never put on a logarithmic scale."""
+    linear: tuple[int, ...] = ()  #: Positions of the `unranged` columns that are never put on a logarithmic scale.
 
     placed: tuple[int, ...] = ()
     """Positions of the columns in whose declared range a fit finds knots; they are encoded as places in the range."""
-    n_knots: int = 2
-    """How many knots a fit finds for each `unranged` or `placed` column; 2 are the ends of its range."""
+    n_knots: int = 2  #: How many knots a fit finds for each `unranged` or `placed` column; 2 are the ends of its range.
     place: Place | None = None
     """How encoded records change once ranges and knots are released; None if numbers are only scaled."""
     lookable: tuple[int, ...] = ()
     """Positions of the columns whose declared ranges a fit may narrow to a part, after a private look at them."""
     divisible: tuple[tuple[str, NumberRange, Step], ...] = ()
     """Names, declared ranges and steps of the `lookable` columns."""
-    n_columns: Any = forwarded("domain", "n_features")
-    """How many columns a user's features have."""
+    n_columns: Any = forwarded("domain", "n_features")  #: How many columns a user's features have.
 
     def found(self, ranges: Ranges, parts: Ranges = ()) -> "FeatureMap":
         """Return the map with released ranges, and with parts of the `lookable` ranges; without either, itself."""

@@ -419,8 +419,7 @@ class PrivateLinearSVC(PrivateLinearClassifier):
 
     def _loss(self, n_classes: int) -> LinearModelLoss:
         _targets.require_two("n_classes", n_classes, n_classes)
-        width = _validate.real("smoothing", self.smoothing, at_least=0.0)
-        if width == 0:
+        if (width := _validate.real("smoothing", self.smoothing, at_least=0.0)) == 0:
             return HingeLoss()
         return SmoothedHingeLoss(min(max(width, 1 / LARGEST), LARGEST), saturating=True)
 

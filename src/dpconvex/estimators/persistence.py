@@ -350,8 +350,7 @@ def _outputs(model: SavedModel, classes: Array | None) -> int:
         return 1
     if classes.ndim != 1 or len(classes) < 2 or len(set(classes.tolist())) < len(classes):
         raise InvalidDataError("a classifier must list at least two different classes")
-    weights = model.get_params(deep=False).get("class_weight")
-    if weights is not None:
+    if (weights := model.get_params(deep=False).get("class_weight")) is not None:
         class_shares(weights, classes)
     if isinstance(model, estimators.LogisticModel):
         cap = _validate.real("slope_cap_", model.slope_cap_, at_least=_validate.SMALLEST, at_most=1.0)
@@ -396,8 +395,7 @@ def _unfitted(state: Mapping[str, Any]) -> SavedModel:
         raise InvalidDataError(f"it holds a {state['estimator']}, which this version does not know")
     model = known[state["estimator"]]()
     parameters = {**dict.fromkeys(_LATER & set(model.get_params(deep=False)), False), **state["parameters"]}
-    missing = set(model.get_params(deep=False)) - set(_DROPPED) ^ set(parameters)
-    if missing:
+    if missing := set(model.get_params(deep=False)) - set(_DROPPED) ^ set(parameters):
         raise InvalidDataError(f"its parameters are not those of {state['estimator']}: {', '.join(sorted(missing))}")
     decode = {"schema": Schema.from_toml_text, "domain": _domain, "target_bounds": tuple}
     decode["feature_bounds"] = lambda pairs: tuple(pairs) if len(pairs) == 2 else [tuple(p.tolist()) for p in pairs]

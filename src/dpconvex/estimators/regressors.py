@@ -153,8 +153,7 @@ class PrivateLinearRegressor(_targets.Regressor, PrivateLinearModel):
         return heavy_plans(plan.problem, privacy, *tails, plan.algorithm, options, self.failure, shape)
 
     def _choices(self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> Found:
-        tails = self._tails()
-        if tails is None:
+        if (tails := self._tails()) is None:
             self._refuse_methods()
             return super()._choices(problem, privacy, options)
         for name, value in (("tilt", problem.tilt), ("attack_radius", problem.attack_radius)):

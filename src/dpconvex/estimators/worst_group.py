@@ -121,8 +121,7 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
         """
         source = source_from(self.random_state)
         labels, chosen = self._group_labels(), None
-        opened = open_rows(self, X, y, None)
-        if opened is None:
+        if (opened := open_rows(self, X, y, None)) is None:
             features, encoded = self._encoded(X, reset=True)
             targets, classes = self._signs(X, y)
             records: Any = encoded, targets, self._group_index(X, groups, labels)

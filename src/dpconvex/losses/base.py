@@ -28,8 +28,7 @@ class CurvatureLaw(StrEnum):
     declared by the loss that proves it; the contract tests search for a prediction that breaks it.
     """
 
-    #: Trace of the Hessian at most `curvature_trace` for every slope, as for every smooth loss.
-    BOUNDED = "bounded"
+    BOUNDED = "bounded"  #: Trace of the Hessian at most `curvature_trace` for every slope, as for every smooth loss.
     LOGISTIC = "logistic"  #: one output, no slope beyond ``A <= 1``: ``phi'' <= a (1 - a)`` at the slope ``|phi'| = a``
     #: Every slope is ``A (p - e_y)``, with A half of `slope_bound_l1`, for a probability vector p and a class y; the
     #: Hessian is bounded as `BOUNDED` says.

@@ -326,8 +326,7 @@ def _append(file: int, line: str) -> None:
     """Append one line and force it to the disk; if there is no room for all of it, its written part is removed."""
     data, size = line.encode("ascii"), os.fstat(file).st_size
     try:
-        written = os.write(file, data)
-        if written < len(data):
+        if os.write(file, data) < len(data):
             raise OSError(errno.ENOSPC, "no space is left for a whole line")
     except OSError:
         os.ftruncate(file, size)  # removes only what this process wrote, as it holds the lock

@@ -39,8 +39,7 @@ Gaussian noise in each direction does not shrink with fewer columns."""
 GAUSSIAN = ("auto", "gaussian")
 OF_USERS = ("test", "smoothing")
 
-Found = tuple[LinearModelPlan, ...]
-"""Valid plans; the first one is the one to run."""
+Found = tuple[LinearModelPlan, ...]  #: Valid plans; the first one is the one to run.
 
 
 def _gradient(
@@ -100,8 +99,7 @@ ERM_METHODS = Registry(
     Method("random_projection", _projection, ("l2", "noise", "sums"), noises=None),
     Method("recentering", _centering, ("noise", "sums"), noises=None),
     Method("constant", _constant, ("noise", "l2"), noises=None),
-)
-"""Every method by the name used in estimators and on the command line."""
+)  #: Every method by the name used in estimators and on the command line.
 
 
 @stored

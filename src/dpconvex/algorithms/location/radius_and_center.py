@@ -208,8 +208,7 @@ def plan_radius(
 
 def least_group(n: int, failure: float, low: float) -> int:
     """Return the least size at which groups mislead, on either of two data sets, with probability at most `failure`."""
-    # Lemma 4, solved for the size.
-    divergence = low * math.log(2 * low) + (1 - low) * math.log(2 * (1 - low))
+    divergence = low * math.log(2 * low) + (1 - low) * math.log(2 * (1 - low))  # Lemma 4, solved for the size.
     wanted = math.log(2 * n) - math.log(failure) + (1 - low) * math.log(low / (1 - low))
     return math.ceil((1 + wanted / divergence) * (1 + 1e-9))
 

@@ -46,8 +46,7 @@ class QueryResult:
     """What a run returns: the released model, answers and tables, with certificate and plan."""
 
     model: ReleasedModel  #: gives the share of every combination of values, and draws synthetic records
-    #: Answers to the planned queries, (count,): those of the model unless the method says otherwise.
-    answers: Floats
+    answers: Floats  #: Answers to the planned queries, (count,): those of the model unless the method says otherwise.
     tables: ReleasedTables | None  #: the noisy tables themselves, where the method measured tables
     certificate: PrivacyCertificate  #: states what the release costs
     plan: "QueryReleasePlan"  #: the plan that ran: public constants

@@ -83,8 +83,7 @@ class WholeRun(Event):
         return Parts(*largest)
 
     def delta(self, epsilon: float) -> float:
-        pure = self.pure_epsilon
-        if pure is not None:
+        if (pure := self.pure_epsilon) is not None:
             return pure_delta(pure, epsilon)
         return max(accounting.spent_delta(events, epsilon) for events in self._lists)
 

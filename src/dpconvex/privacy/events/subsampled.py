@@ -87,8 +87,7 @@ class PoissonSteps(Event):
 
     rate: float  #: q, at least `LEAST_RATE` and below 1
     steps: int  #: T, positive, at most `MOST_STEPS`
-    # One step; its sensitivity is the largest length that one unit adds to the sum by taking part
-    step: GaussianNoise
+    step: GaussianNoise  #: One step; its sensitivity is the largest length that one unit adds to the sum by taking part
     kind: ClassVar[str] = "poisson_steps"
     finest: ClassVar[bool] = True
     claimed_sensitivity = forwarded("step", "sensitivity")  # of one step, to a unit's taking part

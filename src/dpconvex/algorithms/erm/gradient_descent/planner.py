@@ -35,8 +35,7 @@ MOST_BATCHES = 1024
 class BoundTuning:
     """Constants for plans that are chosen by their proved bound."""
 
-    # Most passes over the data that a plan chooses by itself.
-    most_passes: int = 256
+    most_passes: int = 256  #: Most passes over the data that a plan chooses by itself.
     # The plan takes the fewest steps whose bound is at most this factor above the least bound.
     tolerated_bound: float = 1.05
 

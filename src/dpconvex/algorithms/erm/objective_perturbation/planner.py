@@ -38,8 +38,7 @@ NORMS: dict[str, Callable[[DataDomain, Costs], geometry.NoiseNorm]] = {
     "weighted_l1": geometry.GroupedNorm.weighted_l1,
     "l1": lambda domain, costs: geometry.GroupedNorm.l1(domain),
     "block_max": lambda domain, costs: geometry.GroupedNorm.block_max(domain),
-}
-"""Norms of one output's noise, by name. The noise ``"l2"`` is not here: its norm is that of all outputs together."""
+}  #: Norms of one output's noise, by name. The noise ``"l2"`` is not here: its norm is that of all outputs together.
 GAUSSIANS = ("gaussian", "weighted_gaussian")
 OUTPUT_SHARES, HARMLESS = (0.01, 0.03, 0.1, 0.3), 0.01
 """Shares of a pure budget for the output noise, tried in turn until it causes at most a share HARMLESS of the error."""
@@ -70,8 +69,7 @@ def plan(
     plans = [_pure(problem, privacy, kind, l2) for kind in kinds if kind not in GAUSSIANS]
     if not privacy.pure and not problem.private_n and problem.grouped == (most_rows is not None):
         plans += [gaussian(problem, privacy, kind, l2, rows=most_rows) for kind in kinds if kind in GAUSSIANS]
-    found = tuple(p for p in plans if p is not None)
-    if not found:
+    if not (found := tuple(p for p in plans if p is not None)):
         raise InvalidParameterError("l2", l2, "is too small for this epsilon", "Leave l2 out, or raise it")
     return found
 

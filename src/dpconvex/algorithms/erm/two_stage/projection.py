@@ -74,8 +74,7 @@ class ProjectedPlan(TwoStagePlan):
     @property
     def coefficient_deviation(self) -> Floats | None:
         """For projected columns a root mean square over projections, for other columns the deviation by `then`."""
-        found = self.then.coefficient_deviation
-        if found is None:
+        if (found := self.then.coefficient_deviation) is None:
             return None
         inner = found.reshape(-1, self.then.problem.domain.dim)
         return self._placed(inner, np.sqrt(np.mean(inner[:, : self.columns] ** 2, axis=1, keepdims=True)))

@@ -208,8 +208,7 @@ def searched(
         missed = (scales.threshold_scale + scales.query_scale) * math.log(1 / failure)
         margin = margin * (1 + 1e-5) + 1e-5 * (scales.threshold_scale + scales.query_scale)
         passing = math.floor(count - margin - missed)  # s0; a bad radius must beat the margin, good ones the rest
-        found = best_ramp(count, passing)
-        if found is None:
+        if (found := best_ramp(count, passing)) is None:
             continue
         mu = largest_mu(epsilon, delta * 0.9 * (1 - 1e-9), pure) * (1 - 1e-9)
         if found[0] / mu < least:
@@ -334,8 +333,7 @@ class UserGradients:
 
     def batches(self, batching: Batching, slots: Positions) -> list[Vectors]:
         """Return one function for each batch of the users `slots`; it gives users' mean gradients in a random order."""
-        size = batching.sample
-        if size is not None:  # without replacement (erratum E5)
+        if (size := batching.sample) is not None:  # without replacement (erratum E5)
             return [lambda w: self._of(self.coins.choice(slots, size, replace=False))(w)]
         return [self._of(slots[j :: batching.batches]) for j in range(batching.batches)]
 

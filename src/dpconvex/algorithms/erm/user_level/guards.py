@@ -39,8 +39,7 @@ from dpconvex.problems.data.points import clip_points
 from dpconvex.randomness import BitSource
 
 Mean = Callable[[Floats], Floats | None]  #: Noisy mean of vectors (count, dim); None: the test failed.
-MEAN, TESTS, WRONG = "mean user gradient", "tests of all steps", "tests that pass wrongly"
-"""Labels of the releases."""
+MEAN, TESTS, WRONG = "mean user gradient", "tests of all steps", "tests that pass wrongly"  #: Labels of the releases.
 FALSE_ALARM = 1e-3  #: Probability that any test fails although all users are alike; privacy does not depend on it.
 
 

@@ -231,8 +231,7 @@ class EncodedTables(EncodedRows):
         return EncodedTables(self._table, both, n_features)
 
     def run(self, task: Task[T], held: Held = nothing) -> Iterator[T]:
-        found = self._table.sent(self._encode, task, held)
-        if found is None:
+        if (found := self._table.sent(self._encode, task, held)) is None:
             return run_here(self._table.portions(self.n_features), self._encode, self.n, task, held)
         return found
 
