@@ -255,6 +255,10 @@ class Classifier(ClassifierMixin, ABC):
 class Regressor(RegressorMixin, ABC):
     """A regressor whose `score` reads a table with a schema as `fit` does."""
 
+    @property
+    def output_scale(self) -> float:
+        return self._range().width
+
     @abstractmethod
     def _numbers(self, X: Any, y: Any) -> Array:
         """Return the targets in their own unit."""

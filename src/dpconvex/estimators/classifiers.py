@@ -15,7 +15,7 @@ from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.search.scores import Score
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _streams, _targets
-from dpconvex.estimators._descriptions import LINEAR, RELEASED, SEED, with_shared
+from dpconvex.estimators._descriptions import LINEAR, RELEASED, SEED, final_estimator
 from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._intervals import INFERENCE, WithIntervals
 from dpconvex.estimators.base import PrivateLinearModel
@@ -220,9 +220,7 @@ class LogisticModel(ProbabilisticClassifier):
         return tuple(replace(usual, cap=cap, saturating=True) for cap in CAPS)
 
 
-@final
-@with_shared(inference=INFERENCE, released=RELEASED, seed=SEED)
-@dataclass(eq=False, repr=False)
+@final_estimator(inference=INFERENCE, released=RELEASED, seed=SEED)
 class PrivateLogisticRegression(WithIntervals, LogisticModel):
     """Logistic regression under differential privacy, binary and multiclass.
 
@@ -368,9 +366,7 @@ class PrivateLogisticRegression(WithIntervals, LogisticModel):
     kind: ClassVar[str] = "logistic"
 
 
-@final
-@with_shared(released=RELEASED, linear=LINEAR)
-@dataclass(eq=False, repr=False)
+@final_estimator(released=RELEASED, linear=LINEAR)
 class PrivateLinearSVC(PrivateLinearClassifier):
     """Linear support vector machine under differential privacy, for two classes.
 

@@ -16,7 +16,7 @@ from dpconvex.algorithms.minimax.registry import plan_saddle
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _features, _matrices, _targets
-from dpconvex.estimators._descriptions import LINEAR, REGRESSOR, SEED, with_shared
+from dpconvex.estimators._descriptions import LINEAR, REGRESSOR, SEED, final_estimator
 from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._streams import able, count, open_rows, shuffled
 from dpconvex.estimators.base import FittedModel
@@ -141,9 +141,7 @@ class PrivateSparseModel(FittedModel):
         return clipped @ self.encoded_coef_[0] + self.encoded_intercept_[0]
 
 
-@final
-@with_shared(**REGRESSOR, seed=SEED)
-@dataclass(eq=False, repr=False)
+@final_estimator(**REGRESSOR, seed=SEED)
 class PrivateLasso(_targets.Regressor, PrivateSparseModel):
     """Least squares with coefficients in an l1 ball under differential privacy: many features, few that matter.
 
@@ -240,10 +238,6 @@ class PrivateLasso(_targets.Regressor, PrivateSparseModel):
         bounds = self._range()
         return np.clip(self._linear(X), bounds.lower, bounds.upper)
 
-    @property
-    def output_scale(self) -> float:
-        return self._range().width
-
     def _range(self) -> _targets.TargetRange:
         return _targets.declared_range(self.target_bounds, self.schema)
 
@@ -320,8 +314,7 @@ class PrivateSparseClassifier(_targets.FromLogits, _targets.Classifier, PrivateS
         return _targets.default_index(y)
 
 
-@final
-@with_shared(linear=LINEAR)
+@final_estimator(linear=LINEAR)
 class PrivateSparseLogisticRegression(PrivateSparseClassifier):
     """Logistic regression with coefficients in an l1 ball under differential privacy: many features, few that matter.
 

@@ -1,7 +1,7 @@
 """`PrivateWorstGroupClassifier`: train for the group that fares worst."""
 
-from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, ClassVar, Self, final
+from dataclasses import KW_ONLY, field
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from dpconvex.algorithms.minimax.group_proportions import GroupShares, after_pro
 from dpconvex.algorithms.minimax.registry import plan_saddle
 from dpconvex.data.frames import open_table
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators._descriptions import LINEAR, RELEASED, with_shared
+from dpconvex.estimators._descriptions import LINEAR, RELEASED, final_estimator
 from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._features import FeatureMap
 from dpconvex.estimators._matrices import fitted_columns
@@ -24,9 +24,7 @@ from dpconvex.privacy import PrivacyParams
 from dpconvex.randomness import source_from
 
 
-@final
-@with_shared(released=RELEASED, linear=LINEAR)
-@dataclass(eq=False, repr=False)
+@final_estimator(released=RELEASED, linear=LINEAR)
 class PrivateWorstGroupClassifier(PrivateSparseClassifier):
     """Logistic regression for the group with the largest mean loss, under differential privacy.
 
