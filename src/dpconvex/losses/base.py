@@ -35,6 +35,9 @@ class CurvatureLaw(StrEnum):
     SOFTMAX = "softmax"
 
 
+ITSELF: Any = property(lambda loss: loss)  #: Value of attributes that are most often the loss itself.
+
+
 class LinearModelLoss(ABC):
     """A convex loss of the predictions of a linear model.
 
@@ -73,20 +76,10 @@ class LinearModelLoss(ABC):
     frobenius_self_concordance: float | None = forwarded("self_concordance")
     told: tuple[float, ...] | None = forwarded("rates")  #: Public shares of the classes as the caller gave them.
 
-    @property
-    def usual(self) -> "LinearModelLoss":
-        """The loss in which errors are judged: this loss, or the loss for which it is a surrogate."""
-        return self
-
-    @property
-    def unweighted(self) -> "LinearModelLoss":
-        """The loss of a record of weight 1."""
-        return self
-
-    @property
-    def as_told(self) -> "LinearModelLoss":
-        """The loss whose predictions start from these shares as they are."""
-        return self
+    #: The loss in which errors are judged: this loss, or the loss for which it is a surrogate.
+    usual: "LinearModelLoss" = ITSELF
+    unweighted: "LinearModelLoss" = ITSELF  #: The loss of a record of weight 1.
+    as_told: "LinearModelLoss" = ITSELF  #: The loss whose predictions start from these shares as they are.
 
     @property
     def facts(self) -> Mapping[str, Any]:
