@@ -8,7 +8,7 @@ public facts: nothing else is built, and no code is stored.
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass, replace
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
@@ -169,17 +169,12 @@ def _written(value: Any) -> Any:
     declared: Any = value if declare is None else declare()
     kind = type(declared)
     if is_dataclass(kind) and _class(kind.__name__) is kind:
-        return {KIND: kind.__name__, **dict(_fields(declared))}
+        given = [(part, getattr(declared, part.name)) for part in fields(declared) if part.init]
+        parts = {p.name: _written(each) for p, each in given if p.default is MISSING or each is not p.default}
+        return {KIND: kind.__name__, **parts}
     if isinstance(declared, np.ndarray) and declared.size and (declared == declared.flat[0]).all():
         return {KIND: "array", "shape": list(declared.shape), "value": float(declared.flat[0])}
     raise TypeError(f"{kind.__name__} cannot be stored in a certificate")
-
-
-def _fields(value: Any) -> Iterator[tuple[str, Any]]:
-    for part in fields(value):
-        each = getattr(value, part.name)
-        if part.init and (part.default is MISSING or each is not part.default):
-            yield part.name, _written(each)
 
 
 def _read(value: Any) -> Any:

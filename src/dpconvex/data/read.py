@@ -296,8 +296,7 @@ def _read_parquet(path: AnyPath, names: tuple[str, ...] | None) -> pa.Table:
 def _cell_width(kind: pa.DataType) -> int | None:
     """Return the bytes of a cell of this type, those of its text left out; None for types that are not read."""
     if pa.types.is_dictionary(kind):
-        inner = _cell_width(kind.value_type)
-        return None if inner is None else _POSITION + inner
+        return None if (inner := _cell_width(kind.value_type)) is None else _POSITION + inner
     if pa.types.is_nested(kind) or isinstance(kind, pa.BaseExtensionType):
         return None
     return _POSITION if _is_text(kind) or pa.types.is_null(kind) else max(1, kind.bit_width // 8)

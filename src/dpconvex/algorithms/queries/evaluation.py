@@ -208,6 +208,4 @@ def plan(n: int, privacy: PrivacyParams, *, classes: int = 2, groups: int = 1) -
     check_relation(privacy, users=True)
     for name, value, least, most in (("n", n, 1, LARGEST), ("groups", groups, 1, 500), ("classes", classes, 0, 100)):
         _validate.real(name, _validate.integer(name, value, at_least=least), at_most=most)
-    if classes:
-        return CountsPlan(n, privacy, groups, max(classes, 2))
-    return NumbersPlan(n, privacy, groups)
+    return CountsPlan(n, privacy, groups, max(classes, 2)) if classes else NumbersPlan(n, privacy, groups)

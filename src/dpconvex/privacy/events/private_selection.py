@@ -161,8 +161,7 @@ class RepeatedSelection(Event):
     def delta(self, epsilon: float) -> float:
         """The smaller of the theorem's two profiles."""
         charge(100)
-        pure = self.pure_epsilon
-        worst = 1.0 if pure is None else pure_delta(pure, epsilon)
+        worst = 1.0 if (pure := self.pure_epsilon) is None else pure_delta(pure, epsilon)
         if worst == 0.0 or self.charge > epsilon:
             return worst
         left = _rounding.difference_down(epsilon, self.charge)

@@ -280,8 +280,7 @@ class LinearModelProblem(Problem):
     def certifiable_radius(self, l2: float, linear: float = 0.0) -> float:
         """Return three times the certificates' rounding slack at the longest minimizer; `linear`: norm of that term."""
         if self.lift is not None:
-            charge = self.lift.linear(self.loss)
-            linear = 0.0 if charge is None else float(np.linalg.norm(charge))
+            linear = 0.0 if (charge := self.lift.linear(self.loss)) is None else float(np.linalg.norm(charge))
             return self._lifted.certifiable_radius(self.lift.ridge(l2), linear)
         v = self.loss.value_at_zero
         size = self.minimizer_norm(l2) + 2 * linear / l2

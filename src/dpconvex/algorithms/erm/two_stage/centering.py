@@ -163,14 +163,9 @@ class CenteredPlan(TwoStagePlan):
         return None if found is None else self._moved_back(found, np.zeros(len(self.numeric)))
 
     def describe(self) -> Mapping[str, Any]:
-        recentered = {
-            "center": list(self.center) if self.center else None,
-            "length": self.length,
-            "used": self.moved,
-            "center_half_width": float(self.half_widths.max()),
-            "method": self.then.algorithm,
-        }
-        return {**self.then.problem.describe(), **self.then.describe(), "recentered": recentered}
+        found = {"center": list(self.center) if self.center else None, "length": self.length, "used": self.moved}
+        facts = {"center_half_width": float(self.half_widths.max()), "method": self.then.algorithm}
+        return {**self.then.problem.describe(), **self.then.describe(), "recentered": found | facts}
 
     def informed(self, center: Floats, length: float) -> "CenteredPlan":
         """Return the plan for a released center (p,) and length; columns stay unless the length is clearly shorter."""

@@ -83,8 +83,7 @@ class ConstantPlan(TwoStagePlan):
 
     @property
     def coefficient_deviation(self) -> Floats | None:
-        found = self.then.coefficient_deviation
-        return None if found is None else self._placed(found)
+        return None if (found := self.then.coefficient_deviation) is None else self._placed(found)
 
     def describe(self) -> Mapping[str, Any]:
         return {**self.problem.describe(), **self.then.describe(), "constant": {"method": self.then.algorithm}}
