@@ -3,7 +3,9 @@
 import math
 import numbers
 from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
 from dpconvex.errors import InvalidParameterError, MissingExtraError
@@ -31,6 +33,20 @@ def _found(module: str) -> bool:
         return find_spec(module) is not None
     except (ImportError, ValueError):
         return False
+
+
+class Later(ModuleType):
+    """A module that is imported when it is first used, after a check that the extra it belongs to is installed."""
+
+    def __getattr__(self, name: str) -> Any:
+        package = self.__name__.partition(".")[0]
+        installed(*[package] * (package in EXTRAS))
+        found = getattr(import_module(self.__name__), name)
+        vars(self)[name] = found  # asked once
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:  # tasks are sent to other processes
+        return import_module, (self.__name__,)
 
 
 def real(

@@ -20,6 +20,7 @@ from dpconvex.data.frames import open_table
 from dpconvex.data.targets import PRIVATE
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, NumberRange
+from dpconvex.problems.data import _loops
 from dpconvex.problems.data.domain import likely_values
 from dpconvex.problems.data.ranges import PARTS, Ranges, Step, kept
 
@@ -313,8 +314,6 @@ def scores_of_rows(model: Any, X: Any) -> Floats:
     A matrix product is not: the last bits of a row depend on how many there are, so that one user's rows could move the
     scores of others across a threshold.
     """
-    from dpconvex.problems.data import _loops
-
     encoded = model._encoded(X, reset=False)[1]
     expanded, weights = model._fitted_map(), np.ascontiguousarray(model.encoded_coef_)
     out = np.empty((encoded.shape[0], len(weights)))

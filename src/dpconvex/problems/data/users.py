@@ -23,7 +23,7 @@ from dpconvex import _validate
 from dpconvex._types import Array, Floats, Positions, final_dataclass
 from dpconvex.errors import InvalidDataError
 from dpconvex.losses import LinearModelLoss
-from dpconvex.problems.data import _threads, summation
+from dpconvex.problems.data import _loops, _threads, summation
 from dpconvex.problems.data.domain import shorten
 from dpconvex.problems.data.records import Records, RecordSource, RowBlock
 from dpconvex.problems.data.sources.rows import EncodedRows, StreamedRecords
@@ -335,8 +335,6 @@ class _Reader:
 
     def sums(self, users: slice) -> tuple[Floats, Floats]:
         """Return the two parts of the sums of users' gradients."""
-        from dpconvex.problems.data import _loops
-
         starts = self._groups.starts[users.start : users.stop + 1]
         high, low = np.zeros((2, users.stop - users.start, *self._W.shape))
         steps = np.array(summation.steps(self.size))

@@ -18,7 +18,7 @@ from dpconvex import _validate
 from dpconvex._types import Array, Floats, attributes, final_dataclass
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LinearModelLoss
-from dpconvex.problems.data import summation
+from dpconvex.problems.data import _loops, summation
 from dpconvex.problems.data.sources.rows import EncodedRows
 from dpconvex.problems.minimax import base
 
@@ -181,8 +181,6 @@ class WorstGroupLoss(base.SimplexSaddle):
         constant = self.feature_bound * w[-1] if self.intercept else 0.0
         if issparse(X):
             return X @ w[: self.n_features] + constant
-        from dpconvex.problems.data import _loops
-
         z = np.empty((len(X), 1))
         _loops.predictions(X, w[None, : self.n_features], z)
         return z[:, 0] + constant

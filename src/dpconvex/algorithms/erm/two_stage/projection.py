@@ -27,6 +27,7 @@ from dpconvex.algorithms.erm.two_stage.base import Planner, TwoStagePlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
+from dpconvex.problems.data import _loops
 from dpconvex.problems.data.sources.rows import mapped
 from dpconvex.problems.linear.expected_risk import reach_share
 from dpconvex.randomness import BitSource
@@ -100,8 +101,6 @@ class ProjectedPlan(TwoStagePlan):
 
     def _projected(self, X: Array, P: Floats) -> Floats:
         """Return records with projected columns first, each a function of itself alone; chunks of rows at a time."""
-        from dpconvex.problems.data import _loops
-
         out = np.empty((X.shape[0], self.columns + len(self.others)))
         step = max(1, CHUNK // max(1, self.problem.domain.n_features))
         for first in range(0, X.shape[0], step):
