@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _validate, estimators
 from dpconvex._types import Array, Floats
@@ -77,8 +78,6 @@ def save_model(estimator: SavedModel, path: str | Path) -> None:
     InvalidDataError
         If the file cannot be written.
     """
-    from sklearn.utils.validation import check_is_fitted
-
     if not isinstance(estimator, SavedModel):
         what, remedy = "must be a linear, additive or sparse model", "Of a search, save best_estimator_"
         raise InvalidParameterError("estimator", type(estimator).__name__, what, remedy)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import logsumexp
+from scipy.special import log_expit, logsumexp
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import Array, Floats, final_dataclass, forwarded, quiet
@@ -207,8 +207,6 @@ class LogisticLoss(TwoClasses, base.SmoothLoss):
         Odd, finite, and strictly increasing for ``A >= 1/2``; for smaller A it is 0 where both slopes are capped. Of a
         saturating loss it is that of one that stops at the cap: at most 0.1 away.
         """
-        from scipy.special import log_expit
-
         size, kink = np.abs(z), _margin_of(self.cap)
         inside = z if self.cap >= 0.5 else np.zeros_like(z)
         # In this form it is exactly `z`, or exactly 0, where it should be.

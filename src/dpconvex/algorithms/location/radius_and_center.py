@@ -30,6 +30,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.special import ndtri
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import Array, Floats, final_dataclass
@@ -162,8 +163,6 @@ class GroupedCenter(CenterFinder):
     @property
     def threshold_margin(self) -> float:
         """The margin that the noise of the test exceeds with probability at most delta_1."""
-        from scipy.special import ndtri
-
         # Up by 1e-5: inflated noise, its grid, and the rounding of the sum and of this line.
         return float(self.test.sigma * INFLATION * (-ndtri(self.margin) * (1 + 1e-5) + 1e-5))
 
