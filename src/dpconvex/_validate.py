@@ -68,13 +68,15 @@ def real(
     raise InvalidParameterError(name, value, f"must be a finite number {wanted}".rstrip(), remedy)
 
 
-def integer(name: str, value: Any, *, at_least: int | None = None, remedy: str = "") -> int:
-    """Return `value` as an int of at least `at_least`, or raise `InvalidParameterError`."""
+def integer(name: str, value: Any, *, at_least: int | None = None, at_most: int | None = None, remedy: str = "") -> int:
+    """Return `value` as an int within the stated range, or raise `InvalidParameterError`."""
     requirement = "must be an integer" + (f" >= {at_least}" if at_least is not None else "")
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise InvalidParameterError(name, value, requirement, remedy)
     if at_least is not None and int(value) < at_least:
         raise InvalidParameterError(name, value, requirement, remedy)
+    if at_most is not None and int(value) > at_most:
+        raise InvalidParameterError(name, value, f"must be at most {at_most}", remedy)
     return int(value)
 
 

@@ -104,8 +104,7 @@ class RepeatedSelection(Event):
         object.__setattr__(self, "runs", tuple(inner_event("runs", run, Event) for run in _listed("runs", self.runs)))
         _validate.real("shape", self.shape, above=-1.0, at_most=10.0)
         _validate.real("gamma", self.gamma, at_least=0.0, below=1.0)
-        if _validate.integer("most", self.most, at_least=1) > MOST_RUNS:
-            raise InvalidParameterError("most", self.most, f"must be at most {MOST_RUNS}")
+        _validate.integer("most", self.most, at_least=1, at_most=MOST_RUNS)
 
     @cached_property
     def weights(self) -> tuple[float, ...]:

@@ -66,9 +66,7 @@ def plan(
     if privacy.pure:
         remedy = "Use a value far below 1/n, or algorithm='output_perturbation'"
         raise InvalidParameterError("delta", privacy.delta, "must be positive for noisy gradient descent", remedy)
-    _validate.integer("batches", batches, at_least=1)
-    if batches > min(problem.n, MOST_BATCHES):
-        raise InvalidParameterError("batches", batches, f"must be at most {min(problem.n, MOST_BATCHES)}")
+    _validate.integer("batches", batches, at_least=1, at_most=min(problem.n, MOST_BATCHES))
     if problem.private_n and (batches > 1 or (rate is not None and rate < 1)):
         name, value = ("batches", batches) if batches > 1 else ("rate", rate)
         raise InvalidParameterError(name, value, "must be 1 where the number of units is private", "Leave it out")
