@@ -71,9 +71,8 @@ def real(
 def integer(name: str, value: Any, *, at_least: int | None = None, at_most: int | None = None, remedy: str = "") -> int:
     """Return `value` as an int within the stated range, or raise `InvalidParameterError`."""
     requirement = "must be an integer" + (f" >= {at_least}" if at_least is not None else "")
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise InvalidParameterError(name, value, requirement, remedy)
-    if at_least is not None and int(value) < at_least:
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not whole or (at_least is not None and int(value) < at_least):
         raise InvalidParameterError(name, value, requirement, remedy)
     if at_most is not None and int(value) > at_most:
         raise InvalidParameterError(name, value, f"must be at most {at_most}", remedy)
