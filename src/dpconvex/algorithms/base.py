@@ -261,6 +261,14 @@ LinearModelPlan = ConvexPlan[LinearModelProblem]
 """Public constants of one algorithm that releases the parameters of a linear model."""
 
 
+@dataclass(frozen=True, eq=False)
+class StatedPlan(LinearModelPlan):
+    """A plan for a linear model whose first fields are what is minimized, and the promise."""
+
+    problem: LinearModelProblem  #: Its `n` counts users where the promise is for users
+    privacy: PrivacyParams
+
+
 def warn_of(plan: Plan, n: int, promise: PrivacyParams | None = None) -> None:
     """Warn of a `hopeless` plan, and of a delta of at least 1/n; `promise` is that of the whole fit, if another."""
     promise = promise or plan.privacy

@@ -94,8 +94,6 @@ TUNING = Tuning()
 class InferencePlan(TwoStagePlan):
     """Objective perturbation, `then`, and a release for intervals, whose values a run stores in `noisy`."""
 
-    problem: LinearModelProblem
-    privacy: PrivacyParams
     then: ObjectivePerturbationPlan
     share: float  #: Share for the curvature, of epsilon or of the squared shift that all Gaussian noise may have
     robust: bool  #: Whether second moments of gradients are released; else they are proportional to the curvature

@@ -28,7 +28,7 @@ import numpy as np
 
 from dpconvex import _rounding
 from dpconvex._types import Array, Floats, final_dataclass
-from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, check_average, recorded, require, uses
+from dpconvex.algorithms import PredictedError, PrivateResult, StatedPlan, check_average, recorded, require, uses
 from dpconvex.algorithms.assumptions import USER_LOSS
 from dpconvex.geometry import L2Norm
 from dpconvex.losses import LinearModelLoss
@@ -50,11 +50,9 @@ RADII = np.linspace(0.5, 30.0, 60)  #: Tried radii of the ball: solver radius pl
 
 
 @dataclass(frozen=True)
-class GridPlan(LinearModelPlan):
+class GridPlan(StatedPlan):
     """The fields and properties that the plain and the localized plan share."""
 
-    problem: LinearModelProblem
-    privacy: PrivacyParams
     l2: float
     radius: float  #: Radius rho of the ball
     side: int  #: Odd number of grid points along each axis of the cube around the ball, which cuts the grid

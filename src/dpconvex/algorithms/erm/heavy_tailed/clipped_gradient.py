@@ -25,7 +25,7 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import Array, Floats
-from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, recorded, uses
+from dpconvex.algorithms import PredictedError, PrivateResult, StatedPlan, recorded, uses
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy, extreme
 from dpconvex.geometry import L2Norm
 from dpconvex.mechanisms import GaussianMechanism, NormNoiseMechanism
@@ -45,11 +45,9 @@ MOST_STEPS = 4096
 
 
 @dataclass(frozen=True)
-class ClippedGradientPlan(LinearModelPlan):
+class ClippedGradientPlan(StatedPlan):
     """Public constants of one run over the ball of the problem's radius."""
 
-    problem: LinearModelProblem
-    privacy: PrivacyParams
     level: float  #: level C, the length to which gradients are cut
     steps: int  #: number T of steps; a run takes all of them
     step_size: float  #: step size eta

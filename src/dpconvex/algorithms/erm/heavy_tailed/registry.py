@@ -151,8 +151,6 @@ def chosen(problem: LinearModelProblem, privacy: PrivacyParams, constants: str =
 class LeveledPlan(TwoStagePlan):
     """A level for gradients from the data, then a method that uses it: one promise for both."""
 
-    problem: LinearModelProblem
-    privacy: PrivacyParams  #: The promise of both runs together
     scale: level.Scale
     #: The plan of the method: before a run for the largest level, in a result for the released level.
     then: algorithms.LinearModelPlan

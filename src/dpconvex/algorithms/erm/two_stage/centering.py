@@ -81,8 +81,6 @@ class CenteredPlan(TwoStagePlan):
     values. `moved` says whether the method works on moved columns at all.
     """
 
-    problem: LinearModelProblem
-    privacy: PrivacyParams
     first: NormNoiseMechanism
     second: ReportNoisyMax
     then: algorithms.LinearModelPlan

@@ -47,8 +47,6 @@ constants of tables whose columns tell the classes well (`benchmarks/many_classe
 class ConstantPlan(TwoStagePlan):
     """A method, `then`, on records that hold the constant feature and nothing else."""
 
-    problem: LinearModelProblem
-    privacy: PrivacyParams
     then: algorithms.LinearModelPlan
     algorithm: ClassVar[str] = "constant"
     hopeless = True  # pyright: ignore[reportAssignmentType]

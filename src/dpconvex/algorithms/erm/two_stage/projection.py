@@ -40,8 +40,6 @@ CHUNK = 4_000_000  #: Most entries of the data that are clipped and projected at
 class ProjectedPlan(TwoStagePlan):
     """A method, `then`, on records whose columns in l2 blocks are projected to `columns` columns."""
 
-    problem: LinearModelProblem
-    privacy: PrivacyParams
     then: algorithms.LinearModelPlan
     columns: int
     algorithm: ClassVar[str] = "random_projection"

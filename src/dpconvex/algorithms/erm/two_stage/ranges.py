@@ -30,7 +30,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, field, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -44,7 +44,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import WeightedLoss
 from dpconvex.mechanisms import JointHistogram, ReportNoisyMax
 from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Release, Sensitivity
-from dpconvex.problems import NumberRange, UserGroups
+from dpconvex.problems import LinearModelProblem, NumberRange, UserGroups
 from dpconvex.problems.data import ranges
 from dpconvex.problems.data.sources.rows import EncodedRows, mapped, same, totals
 from dpconvex.problems.data.users import histogram
@@ -130,7 +130,7 @@ class RangedPlan(TwoStagePlan):
         inside = (*self.outer, *(ranges.WHOLE,) * len(self.placed)) if self.edges else ()
         return tuple(tuple(ranges.knots(one, cut)) for one, cut in zip(inside, self.edges, strict=True))
 
-    problem = forwarded("then", "problem")
+    problem: ClassVar[LinearModelProblem] = forwarded("then", "problem")
     algorithm = forwarded("then", "algorithm")
     hopeless = forwarded("then", "hopeless")
     outlook = forwarded("then", "outlook")
