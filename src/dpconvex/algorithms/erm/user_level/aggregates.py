@@ -21,6 +21,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.random import Generator
 
 from dpconvex import _validate
 from dpconvex._types import REQUIRED, Array, Floats, Positions, attributes, final_dataclass
@@ -241,6 +242,9 @@ class ShiftedLoss:
         return self.loss.slope_bound
 
 
+Stepped = tuple[LinearModelLoss | ShiftedLoss, Floats]  #: Loss and targets (n,) of one step.
+
+
 @dataclass(frozen=True)
 class Smoothing:
     """A way to make a loss smooth; this base class leaves the loss unchanged."""
@@ -256,9 +260,7 @@ class Smoothing:
         """Return the largest difference between the excess of the loss and that of the stand-in."""
         return 0.0
 
-    def at_step(
-        self, loss: LinearModelLoss, targets: Floats, norms: Floats, dim: int, coins: np.random.Generator
-    ) -> tuple[LinearModelLoss | ShiftedLoss, Floats]:
+    def at_step(self, loss: LinearModelLoss, targets: Floats, norms: Floats, dim: int, coins: Generator) -> Stepped:
         """Return loss and targets (n,) of one step, for records of lengths `norms` (n,); coins are not the noise's."""
         return loss, targets
 
@@ -275,9 +277,7 @@ class Envelope(Smoothing):
     def excess(self, problem: LinearModelProblem) -> float:
         return self.size * problem.loss.slope_bound**2 / 2
 
-    def at_step(
-        self, loss: LinearModelLoss, targets: Floats, norms: Floats, dim: int, coins: np.random.Generator
-    ) -> tuple[LinearModelLoss | ShiftedLoss, Floats]:
+    def at_step(self, loss: LinearModelLoss, targets: Floats, norms: Floats, dim: int, coins: Generator) -> Stepped:
         assert isinstance(loss, PiecewiseLinearLoss)  # `smoothings` offers it to no other
         return loss.smoothed(self.size), targets
 
@@ -294,9 +294,7 @@ class Randomized(Smoothing):
     def excess(self, problem: LinearModelProblem) -> float:
         return problem.lipschitz * self.size
 
-    def at_step(
-        self, loss: LinearModelLoss, targets: Floats, norms: Floats, dim: int, coins: np.random.Generator
-    ) -> tuple[LinearModelLoss | ShiftedLoss, Floats]:
+    def at_step(self, loss: LinearModelLoss, targets: Floats, norms: Floats, dim: int, coins: Generator) -> Stepped:
         shape = (dim + 1) / 2
         shifts = self.size * norms * (2 * coins.beta(shape, shape, size=len(targets)) - 1)
         return ShiftedLoss(loss), np.column_stack([targets, shifts])
@@ -329,7 +327,7 @@ class UserGradients:
     X: Array
     y: Array
     groups: UserGroups
-    coins: np.random.Generator
+    coins: Generator
 
     def batches(self, batching: Batching, slots: Positions) -> list[Vectors]:
         """Return one function for each batch of the users `slots`; it gives users' mean gradients in a random order."""
