@@ -89,8 +89,7 @@ class PrivateLinearClassifier(_targets.Classifier, PrivateLinearModel):
         if isinstance(self.classes, str):
             read = Assumption("which labels occur is public", "not enforced: read off y, because classes='infer'")
             self.certificate_ = replace(self.certificate_, assumptions=(*self.certificate_.assumptions, read))
-        name_model(self)
-        return self
+        return name_model(self)
 
     @final
     def decision_function(self, X: Any) -> Floats:

@@ -112,8 +112,7 @@ class PrivateLinearRegressor(_targets.Regressor, PrivateLinearModel):
             features, encoded, targets, whose = opened
         self._learn(features, encoded, targets, loss, source, whose, weights)
         self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # as scikit-learn's regressors
-        name_model(self)
-        return self
+        return name_model(self)
 
     def _weighted(self, loss: LinearModelLoss) -> LinearModelLoss:
         if self._weighs and self.heavy_tailed is not None:

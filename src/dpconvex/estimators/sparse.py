@@ -230,8 +230,7 @@ class PrivateLasso(_targets.Regressor, PrivateSparseModel):
             features, records = opened[:2]
         self._learn(features, records, source, bounds.middle)
         self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # as scikit-learn's regressors
-        name_model(self)
-        return self
+        return name_model(self)
 
     def predict(self, X: Any) -> Floats:
         """Return the prediction for every record, (n,), in the target's unit, clipped to the target bounds."""
@@ -377,5 +376,4 @@ class PrivateSparseLogisticRegression(PrivateSparseClassifier):
             features, records, classes = *opened[:2], self._schema_classes()
         self._learn(features, records, source)
         self.classes_ = classes
-        name_model(self)
-        return self
+        return name_model(self)

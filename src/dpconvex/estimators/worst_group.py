@@ -143,8 +143,7 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
             self.certificate_ = after_proportions(chosen, self.plan_, tuple(shares.tolist())).certificate(source)
         self.group_weights_, self.group_shares_ = result.y, shares
         self.groups_, self.classes_ = labels, classes
-        name_model(self)
-        return self
+        return name_model(self)
 
     def _plans(self, features: FeatureMap, n: int, shares: Floats, privacy: PrivacyParams) -> tuple[SaddlePlan, ...]:
         problem = self._problem(features, n, tuple(float(1 / share) for share in shares))
