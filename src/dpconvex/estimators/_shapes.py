@@ -315,15 +315,14 @@ class StraightLines(FeatureMap):
     """The map from raw cells to features of a linear model, whose coefficients become shapes of two knots."""
 
     shapes: ShapeMap
-
-    @cached_property
-    def domain(self) -> DataDomain:
-        return Schema(tuple(replace(c, indicator=None) if c.numeric else c for c in self.shapes.columns)).domain()
-
     unranged = forwarded("shapes", "unranged")
     linear = forwarded("shapes", "linear")
     lookable = forwarded("shapes", "lookable")
     divisible = forwarded("shapes", "divisible")
+
+    @cached_property
+    def domain(self) -> DataDomain:
+        return Schema(tuple(replace(c, indicator=None) if c.numeric else c for c in self.shapes.columns)).domain()
 
     def found(self, ranges: Ranges, parts: Ranges = ()) -> "StraightLines":
         return self.shapes.found(ranges, parts).straight

@@ -150,6 +150,7 @@ class PrivateLinearModel(FittedModel, Exported):
     plan_: LinearModelPlan = field(init=False)
     _scores: ClassVar[tuple[str, ...]]  #: Held-out losses by which a search may choose.
     _own_score: ClassVar[str]  #: The loss by which a search chooses by default.
+    target_schema = forwarded("schema")  #: The schema with the range that targets are clipped into; None without one.
 
     def plan(self, n: int, n_features: int | None = None, *, unit: str | None = None) -> tuple[LinearModelPlan, ...]:
         """Return all plans for data of this size, the smallest predicted error first. Sees no data.
@@ -213,8 +214,6 @@ class PrivateLinearModel(FittedModel, Exported):
         """
         encoded = self.domain is None and self.feature_norm is None
         return 1.0 if encoded and unit == Unit.RECORD else domain.linf
-
-    target_schema = forwarded("schema")  #: The schema with the range that targets are clipped into; None without one.
 
     def _unit(self, unit: str | None) -> Unit:
         """Return the protected unit, by default that of the schema."""

@@ -80,14 +80,13 @@ class LinearModelLoss(ABC):
     usual: "LinearModelLoss" = ITSELF
     unweighted: "LinearModelLoss" = ITSELF  #: The loss of a record of weight 1.
     as_told: "LinearModelLoss" = ITSELF  #: The loss whose predictions start from these shares as they are.
+    #: Targets of the classes, increasing, if the best constant follows from the classes' shares; else empty.
+    classes: Floats = np.zeros(0)
 
     @property
     def facts(self) -> Mapping[str, Any]:
         """JSON-ready public constants by which this loss differs from the usual one of its name; most have none."""
         return {}
-
-    #: Targets of the classes, increasing, if the best constant follows from the classes' shares; else empty.
-    classes: Floats = np.zeros(0)
 
     def best_constant(self, shares: Floats) -> Floats:
         """Return the predictions (..., n_outputs) of least mean loss for these positive shares of `classes`."""

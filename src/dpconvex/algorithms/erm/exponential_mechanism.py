@@ -137,13 +137,12 @@ class LocalizedMechanismPlan(GridPlan):
         "perturbation releases a center with epsilon/2, permute-and-flip a grid point of the ball around it with "
         "epsilon/2; the costs add up."
     )
+    mechanisms = uses({CENTER: "center", CHOICE: "choice"})
 
     @property
     def reach_of_minimizers(self) -> float:
         """A bound on the norms of minimizers, for all data sets."""
         return self.problem.minimizer_norm(self.l2)
-
-    mechanisms = uses({CENTER: "center", CHOICE: "choice"})
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:

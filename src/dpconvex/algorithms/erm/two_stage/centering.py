@@ -94,6 +94,7 @@ class CenteredPlan(TwoStagePlan):
         "the method's constants depend on the data through the released center and length only",
         "it is planned from them; every record is moved and shortened by them alone",
     )
+    mechanisms = algorithms.uses({CENTER: "first", LENGTH: "second"})
 
     @property
     def only_sums(self) -> bool:
@@ -132,8 +133,6 @@ class CenteredPlan(TwoStagePlan):
         source = f"{given.source}; an estimate for the planned length"
         caution = TUNING.margin if self.problem.grouped else 1.0
         return replace(given, expected=expected, source=source, proved=False, caution=caution)
-
-    mechanisms = algorithms.uses({CENTER: "first", LENGTH: "second"})
 
     @property
     def course(self) -> tuple[Any, ...]:

@@ -117,6 +117,17 @@ class RangedPlan(TwoStagePlan):
     neighbors = tuple(Neighboring)  # pyright: ignore[reportAssignmentType]
     place: Place | None = field(default=None, compare=False, repr=False)
     """Public map of each record, given ranges and knots, to the method's features; None: numbers are only scaled."""
+    problem: ClassVar[LinearModelProblem] = forwarded("then", "problem")
+    algorithm = forwarded("then", "algorithm")
+    hopeless = forwarded("then", "hopeless")
+    outlook = forwarded("then", "outlook")
+    presumed = (
+        "the method depends on ranges that were released, and on no others",
+        "every record is clipped into them by itself; the plan is made before the run and does not depend on them",
+    )
+    mechanisms = uses(
+        {LOOK: "look", LOOKS: "looks", TARGET: "of_target", RANGES: "first", CROWDS: "second", CLOSER: "closer"}
+    )
 
     @property
     def found(self) -> ranges.Ranges:
@@ -130,24 +141,11 @@ class RangedPlan(TwoStagePlan):
         inside = (*self.outer, *(ranges.WHOLE,) * len(self.placed)) if self.edges else ()
         return tuple(tuple(ranges.knots(one, cut)) for one, cut in zip(inside, self.edges, strict=True))
 
-    problem: ClassVar[LinearModelProblem] = forwarded("then", "problem")
-    algorithm = forwarded("then", "algorithm")
-    hopeless = forwarded("then", "hopeless")
-    outlook = forwarded("then", "outlook")
-    presumed = (
-        "the method depends on ranges that were released, and on no others",
-        "every record is clipped into them by itself; the plan is made before the run and does not depend on them",
-    )
-
     @property
     def predicted_error(self) -> PredictedError:
         """The method's predicted error, relative to the best model on the ranges that are found."""
         given = self.then.predicted_error
         return replace(given, source=f"{given.source}; on the ranges found", proved=False)
-
-    mechanisms = uses(
-        {LOOK: "look", LOOKS: "looks", TARGET: "of_target", RANGES: "first", CROWDS: "second", CLOSER: "closer"}
-    )
 
     @property
     def releases(self) -> tuple[Release, ...]:
