@@ -38,7 +38,6 @@ class StochasticSubgradient(Solver):
     """
 
     treats_weights, only_sums = False, False
-
     max_steps: int = 100  #: largest number of stages
     steps_for = staticmethod(Subgradient.steps_for)  #: expected number of component steps: a forecast, no guarantee
 
@@ -114,7 +113,6 @@ class Katyusha(Solver):
     """
 
     treats_weights, only_sums = False, False
-
     max_steps: int | None = None  #: largest number of epochs; None: three times `steps_for`
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
