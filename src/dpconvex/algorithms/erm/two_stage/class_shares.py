@@ -43,9 +43,8 @@ DRAWS, NUMBERS = (16, 256), 2**16  #: Limits of the number of simulated releases
 
 @final_dataclass
 class ClassSharesPlan(algorithms.StatedPlan):
-    """A noisy histogram, and the constant that follows from it."""
+    """A noisy histogram, and the constant that follows from it: the only feature of the problem is the constant."""
 
-    problem: LinearModelProblem  #: The problem whose only feature is the constant
     histogram: JointHistogram
     l2: float = 0.0
     constants: str = "calibrated"
