@@ -121,7 +121,7 @@ MUTANTS = (
     Mutant(
         "feature bound not squared in the curvature",
         "problems/linear/problem.py",
-        "_rounding.ratio_up(self._square_length, ",
+        "_rounding.ratio_up(_rounding.product_up(self._length, self._length), ",
         "_rounding.ratio_up(self.domain.l2, ",
         "objective_perturbation/curved",
         ("tests/unit/algorithms/erm/test_objective_planner.py", "-k", "squared_bound"),

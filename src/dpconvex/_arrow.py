@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from dpconvex import _validate
+from dpconvex._validate import Later
 from dpconvex.errors import InvalidDataError
-
-
-class _Later(ModuleType):
-    def __getattr__(self, name: str) -> Any:
-        _validate.installed("pyarrow")
-        found = getattr(import_module(self.__name__), name)
-        vars(self)[name] = found  # asked once
-        return found
-
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow import csv as pacsv, parquet as pq
 else:
-    pa, pacsv, pq = map(_Later, ("pyarrow", "pyarrow.csv", "pyarrow.parquet"))
+    pa, pacsv, pq = map(Later, ("pyarrow", "pyarrow.csv", "pyarrow.parquet"))
 
-pc: Any = _Later("pyarrow.compute")  # type checkers do not see its functions, most of which are made on import
+pc: Any = Later("pyarrow.compute")  # type checkers do not see its functions, most of which are made on import
 
 
 def without_views(values: Any) -> Any:

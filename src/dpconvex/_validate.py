@@ -3,7 +3,9 @@
 import math
 import numbers
 from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
 from dpconvex.errors import InvalidParameterError, MissingExtraError
@@ -12,8 +14,7 @@ EXTRAS: dict[str, str] = {
     **dict.fromkeys(("numba", "flint", "randomgen", "skops", "pyarrow"), "fit"),
     **{name: name for name in ("opendp", "onnx", "jax", "dask", "ray")},
     **{"matplotlib": "report", "jinja2": "report", "cryptography": "sign"},
-}
-"""Modules that `pip install dpconvex` does not install, and the extras of pyproject.toml that install them."""
+}  #: Modules that `pip install dpconvex` does not install, and the extras of pyproject.toml that install them.
 MOST_RECORDS = 2**53  # largest number of records: up to it floats count exactly
 SMALLEST, LARGEST = 1e-100, 1e100  # limits of public parameters, so that squares and ratios do not overflow
 SMALLEST_SHARE = 1e-9  # smallest share of a class: a rarer class gives a first prediction of more than 20 logits
@@ -32,6 +33,20 @@ def _found(module: str) -> bool:
         return find_spec(module) is not None
     except (ImportError, ValueError):
         return False
+
+
+class Later(ModuleType):
+    """A module that is imported when it is first used, after a check that the extra it belongs to is installed."""
+
+    def __getattr__(self, name: str) -> Any:
+        package = self.__name__.partition(".")[0]
+        installed(*[package] * (package in EXTRAS))
+        found = getattr(import_module(self.__name__), name)
+        vars(self)[name] = found  # asked once
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:  # tasks are sent to other processes
+        return import_module, (self.__name__,)
 
 
 def real(
@@ -53,13 +68,14 @@ def real(
     raise InvalidParameterError(name, value, f"must be a finite number {wanted}".rstrip(), remedy)
 
 
-def integer(name: str, value: Any, *, at_least: int | None = None, remedy: str = "") -> int:
-    """Return `value` as an int of at least `at_least`, or raise `InvalidParameterError`."""
+def integer(name: str, value: Any, *, at_least: int | None = None, at_most: int | None = None, remedy: str = "") -> int:
+    """Return `value` as an int within the stated range, or raise `InvalidParameterError`."""
     requirement = "must be an integer" + (f" >= {at_least}" if at_least is not None else "")
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not whole or (at_least is not None and int(value) < at_least):
         raise InvalidParameterError(name, value, requirement, remedy)
-    if at_least is not None and int(value) < at_least:
-        raise InvalidParameterError(name, value, requirement, remedy)
+    if at_most is not None and int(value) > at_most:
+        raise InvalidParameterError(name, value, f"must be at most {at_most}", remedy)
     return int(value)
 
 

@@ -5,6 +5,7 @@ from dpconvex.algorithms.base import (
     LinearModelPlan,
     Plan,
     PrivateResult,
+    StatedPlan,
     begin,
     check_average,
     check_relation,
@@ -21,7 +22,7 @@ from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import Recipe, continued, recorded, stored
 
 __all__ = [
-    "ConvexPlan", "LinearModelPlan", "Plan", "PredictedError", "PrivateResult", "Recipe", "begin", "check_average",
-    "check_relation", "check_unit", "continued", "in_units", "recorded", "require", "require_average",
+    "ConvexPlan", "LinearModelPlan", "Plan", "PredictedError", "PrivateResult", "Recipe", "StatedPlan", "begin",
+    "check_average", "check_relation", "check_unit", "continued", "in_units", "recorded", "require", "require_average",
     "require_delta", "require_samplers", "stored", "uses", "within_floats",
 ]  # fmt: skip

@@ -39,8 +39,7 @@ ASSUMPTIONS = {
     (Neighboring.REPLACE_ONE, Unit.USER): USER_ASSUMPTIONS,
     (Neighboring.ADD_OR_REMOVE_ONE, Unit.RECORD): ADDED_ASSUMPTIONS,
     (Neighboring.ADD_OR_REMOVE_ONE, Unit.USER): ADDED_USER_ASSUMPTIONS,
-}
-"""Assumptions of all methods by relation and protected unit; a promise that is not listed has no certificate."""
+}  #: Assumptions of all methods by relation and protected unit; a promise that is not listed has no certificate.
 USER_LOSS = Assumption(
     "a user's part of the objective has the slope and curvature bounds of one record's loss",
     "it is a weighted sum of them; the weights add up to at most 1 and depend on the user's own number of records and "

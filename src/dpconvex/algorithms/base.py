@@ -184,6 +184,10 @@ class ConvexPlan(Plan, Generic[P]):
     problem: P
     l2: float  #: Weight of the ridge penalty; 0 without one
     exact_deviation: bool = False  #: Whether `coefficient_deviation` is exactly that of the noise, not a guess
+    #: Standard deviation of the noise in each released parameter (dim,) if columns are typical: mostly a guess.
+    #:
+    #: None if unknown; reports then show no typical bands.
+    coefficient_deviation: Floats | None = None
 
     @property
     def yardstick(self) -> float:
@@ -192,14 +196,6 @@ class ConvexPlan(Plan, Generic[P]):
         if typical is None or self.predicted_error.expected is None or not typical.at_zero > 0:
             return trivial
         return min(trivial, typical.at_zero)
-
-    @property
-    def coefficient_deviation(self) -> Floats | None:
-        """Standard deviation of the noise in each released parameter (dim,) if columns are typical: mostly a guess.
-
-        None if unknown; reports then show no typical bands.
-        """
-        return None
 
     def noise_reach(self) -> Floats | None:
         """How far noise moves each parameter (dim,) from the noiseless fit, on *any* data: simulated 95 % quantiles.
@@ -236,7 +232,10 @@ class ConvexPlan(Plan, Generic[P]):
         not those of the plan (public facts).
         """
         if not (self.only_sums and isinstance(X, EncodedRows) and X is y):
-            require_arrays(X, y)
+            for name, value in (("X", X), ("y", y)):  # X may be sparse (CSR)
+                if not isinstance(value, np.ndarray) and not (name == "X" and getattr(value, "format", "") == "csr"):
+                    what = f"{name} is of type {type(value).__name__}; a plan runs on NumPy arrays"
+                    raise InvalidDataError(f"{what}. Convert it, or use an estimator, which takes data frames")
         n = self.problem.n
         if (groups is not None) != (self.privacy.unit == Unit.USER):
             raise InvalidDataError(f"groups must be given for unit='user' only, and the plan has {self.privacy.unit!s}")
@@ -260,6 +259,14 @@ class ConvexPlan(Plan, Generic[P]):
 
 LinearModelPlan = ConvexPlan[LinearModelProblem]
 """Public constants of one algorithm that releases the parameters of a linear model."""
+
+
+@dataclass(frozen=True, eq=False)
+class StatedPlan(LinearModelPlan):
+    """A plan for a linear model whose first fields are what is minimized, and the promise."""
+
+    problem: LinearModelProblem  #: Its `n` counts users where the promise is for users
+    privacy: PrivacyParams
 
 
 def warn_of(plan: Plan, n: int, promise: PrivacyParams | None = None) -> None:
@@ -290,14 +297,6 @@ def begin(
     require_samplers(plan, source)
     warn_of(plan, n, promise)
     return charge(promise or plan.privacy, what, columns, n, private=source.private)
-
-
-def require_arrays(X: object, y: object) -> None:
-    """Raise `InvalidDataError` unless both are NumPy arrays, X at most sparse (CSR); estimators read anything."""
-    for name, value in (("X", X), ("y", y)):
-        if not isinstance(value, np.ndarray) and not (name == "X" and getattr(value, "format", "") == "csr"):
-            what = f"{name} is of type {type(value).__name__}; a plan runs on NumPy arrays"
-            raise InvalidDataError(f"{what}. Convert it, or use an estimator, which takes data frames")
 
 
 def require_average(problem: LinearModelProblem) -> None:

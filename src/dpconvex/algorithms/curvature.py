@@ -94,8 +94,6 @@ TUNING = Tuning()
 class InferencePlan(TwoStagePlan):
     """Objective perturbation, `then`, and a release for intervals, whose values a run stores in `noisy`."""
 
-    problem: LinearModelProblem
-    privacy: PrivacyParams
     then: ObjectivePerturbationPlan
     share: float  #: Share for the curvature, of epsilon or of the squared shift that all Gaussian noise may have
     robust: bool  #: Whether second moments of gradients are released; else they are proportional to the curvature
@@ -320,8 +318,7 @@ def _at(
     if noise in GAUSSIANS:
         ridge, (units, moved) = _ridge(problem, privacy.epsilon, True) if l2 is None else l2, _units(problem, robust)
         within = partial(GaussianMechanism.of_mu, moved, dim=len(units))
-        then = gaussian(problem, privacy, noise, ridge, share, within)
-        if then is None:
+        if (then := gaussian(problem, privacy, noise, ridge, share, within)) is None:
             raise InvalidParameterError("l2", l2, "is too small for this epsilon", "Leave l2 out, or raise it")
         return InferencePlan(problem, privacy, then, share, robust, cast(Any, then.noise).curvature, units)
     second = _rounding.product_down(share, privacy.epsilon)

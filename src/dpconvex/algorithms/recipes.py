@@ -8,7 +8,7 @@ public facts: nothing else is built, and no code is stored.
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass, replace
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
@@ -46,8 +46,7 @@ CLASSES: dict[str, type] = {
         *(Block, DataDomain, Factor, LinearModelProblem, PointDomain, PrivacyParams),
         *(CustomProblem, DeclaredFunction, DeclaredPayoff, ExpectedShapes, Knots, Levels, Pair),
     )
-}
-"""Classes whose objects a recipe may hold beside subclasses of `OPEN`; `stored` adds further classes."""
+}  #: Classes whose objects a recipe may hold beside subclasses of `OPEN`; `stored` adds further classes.
 OPEN: tuple[type, ...] = (LinearModelLoss, SimplexSaddle, LinearQueries, ConvexSet)
 """Classes whose loaded subclasses a recipe may hold, too: a custom loss is known where it is imported."""
 PLANNERS: dict[str, Callable[..., Any]] = {}
@@ -63,8 +62,7 @@ class Recipe:
     name: str  #: Name of the planner
     inputs: Mapping[str, Any]  #: Arguments of the planner by name, without those left at their defaults
     position: int = 0  #: Position of the plan among those that the planner returns
-    #: Released values from which a run made this plan: arguments of the plan's `resumed`
-    course: tuple[Any, ...] = ()
+    course: tuple[Any, ...] = ()  #: Released values from which a run made this plan: arguments of the plan's `resumed`
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready fields; raise `TypeError` if an input cannot be stored."""
@@ -134,8 +132,7 @@ def again(recipe: Mapping[str, Any]) -> Any:
 
 
 def _plan(recipe: Mapping[str, Any]) -> Any:
-    name = recipe["name"]
-    if name not in PLANNERS:
+    if (name := recipe["name"]) not in PLANNERS:
         raise CertificateError(f"there is no planner {name!r}")
     found = PLANNERS[name](**{key: _read(value) for key, value in recipe["inputs"].items()})
     plan = found[recipe.get("position", 0)] if isinstance(found, tuple) else found
@@ -172,17 +169,12 @@ def _written(value: Any) -> Any:
     declared: Any = value if declare is None else declare()
     kind = type(declared)
     if is_dataclass(kind) and _class(kind.__name__) is kind:
-        return {KIND: kind.__name__, **dict(_fields(declared))}
+        given = [(part, getattr(declared, part.name)) for part in fields(declared) if part.init]
+        parts = {p.name: _written(each) for p, each in given if p.default is MISSING or each is not p.default}
+        return {KIND: kind.__name__, **parts}
     if isinstance(declared, np.ndarray) and declared.size and (declared == declared.flat[0]).all():
         return {KIND: "array", "shape": list(declared.shape), "value": float(declared.flat[0])}
     raise TypeError(f"{kind.__name__} cannot be stored in a certificate")
-
-
-def _fields(value: Any) -> Iterator[tuple[str, Any]]:
-    for part in fields(value):
-        each = getattr(value, part.name)
-        if part.init and (part.default is MISSING or each is not part.default):
-            yield part.name, _written(each)
 
 
 def _read(value: Any) -> Any:
@@ -202,8 +194,7 @@ def _read(value: Any) -> Any:
         return NAMED[inner["value"]]
     if kind == "array":
         return np.broadcast_to(np.float64(inner["value"]), tuple(inner["shape"]))
-    found = _class(kind)
-    if found is None:
+    if (found := _class(kind)) is None:
         raise CertificateError(f"there is no {kind!r} here. If it is a class of your own, import it before verifying")
     return found(**{key: _read(each) for key, each in inner.items()})
 

@@ -183,8 +183,7 @@ MODEL: dict[str, tuple[Any, Any]] = {
     "interactions": _option([], "Two columns that act together, as age,hours; repeatable (additive).", metavar="A,B"),
     "missing": _option(str, "own (default): missing numbers have a value of their own; or none (additive)."),
     "monotone": _option([], "Numeric column whose curve must not fall (age) or rise (-age); repeatable (additive)."),
-}
-"""Options that describe a linear model on the command line: by name, an option and its default."""
+}  #: Options that describe a linear model on the command line: by name, an option and its default.
 
 OWN = ("quantile", "heavy_tailed", "failure", "surrogate", "constraint")
 OWN += ("slope_cap", "residual_cap", "smoothing", "width", "knots", "interactions", "missing", "monotone")
@@ -228,6 +227,15 @@ def build(
             raise InvalidParameterError("ranges", "private", "needs a schema", "Give --schema")
         schema = schema.without_ranges()
     estimator = kind(epsilon, schema=schema, random_state=seed)
+    moment, ends, names = options["heavy_tailed"], options["constraint"], options["monotone"]
+    own = {
+        **{name: options[name] for name in OWN},
+        "heavy_tailed": None if moment is None else moment_order(moment),
+        "constraint": None if ends is None else interval(ends),
+        "interactions": [tuple(pair.split(",")) for pair in options["interactions"]],
+        "monotone": {name.removeprefix("-"): "decreasing" if name[:1] == "-" else "increasing" for name in names},
+    }
+    given |= {name: value for name, value in own.items() if value not in (None, [], {})}
     has = estimator.get_params()
     for name, value in given.items():
         if name not in has and value != (MODEL[name][1] if name in MODEL else None):
@@ -235,20 +243,6 @@ def build(
     estimator.set_params(**{name: value for name, value in given.items() if name in has})
     if schema is None and isinstance(estimator, PrivateLinearRegressor):
         estimator.target_bounds = (0.0, 1.0)  # plans are made in units of the target's range, so any range will do
-    moment = options["heavy_tailed"]
-    ends, names = options["constraint"], options["monotone"]
-    own = {
-        **options,
-        "heavy_tailed": None if moment is None else moment_order(moment),
-        "constraint": None if ends is None else interval(ends),
-        "interactions": [tuple(pair.split(",")) for pair in options["interactions"]],
-        "monotone": {name.removeprefix("-"): "decreasing" if name[:1] == "-" else "increasing" for name in names},
-    }
-    for name in OWN:
-        if own[name] not in (None, [], {}):
-            if name not in estimator.get_params():
-                raise InvalidParameterError(name, own[name], f"does not apply to --model {model}", "Leave it out")
-            estimator.set_params(**{name: own[name]})
     return estimator
 
 

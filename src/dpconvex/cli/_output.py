@@ -189,9 +189,7 @@ def finite(value: Any) -> Any:
         return {str(key): finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [finite(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @contextmanager
@@ -235,8 +233,7 @@ def _check(path: Path, force: bool) -> None:
 def _take_place(working: Path, path: Path) -> None:
     """Rename `working` to `path`. An old model folder is moved aside first and comes back if that fails."""
     old = path.with_name(f"{working.name}.old")
-    replacing = path.exists()
-    if replacing:
+    if replacing := path.exists():
         os.rename(path, old)
     try:
         os.rename(working, path)

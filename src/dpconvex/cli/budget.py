@@ -40,11 +40,9 @@ class Paid:
         """Return the amounts left before and after the payment, as text."""
         from dpconvex.privacy.budget import exact_text
 
-        after = (self.epsilon, self.delta)
-        taken = (Decimal(repr(self.promise.epsilon)), Decimal(repr(self.promise.delta)))
-        before = [exact_text(left + part) for left, part in zip(after, taken, strict=True)]
-        left = [exact_text(part) for part in after]
-        return f"{self.name}: epsilon {before[0]}, delta {before[1]} before; epsilon {left[0]}, delta {left[1]} after"
+        epsilon, delta = Decimal(repr(self.promise.epsilon)), Decimal(repr(self.promise.delta))
+        before = f"epsilon {exact_text(self.epsilon + epsilon)}, delta {exact_text(self.delta + delta)} before"
+        return f"{self.name}: {before}; epsilon {exact_text(self.epsilon)}, delta {exact_text(self.delta)} after"
 
 
 @app.command("create")

@@ -283,8 +283,7 @@ def predictions(
             columns |= {f"p({label})": pa.array(probabilities[:, k]) for k, label in enumerate(model.classes_)}
         return pa.table(columns), range(len(part))
 
-    source = open_source(rows, names)
-    if source is None:
+    if (source := open_source(rows, names)) is None:
         return (predicted(rows.slice(k, PREDICTED))[0] for k in range(0, max(1, len(rows)), PREDICTED))
     found = source.encoded(predicted, len(names)).run(lambda portion, *_: portion[0])
     return (part for part in found if part is not None)
@@ -292,8 +291,7 @@ def predictions(
 
 def write_csv(parts: Iterator[pa.Table | None], file: Any) -> None:
     """Write tables of the same columns as one."""
-    first = next(parts)
-    if first is None:
+    if (first := next(parts)) is None:
         raise InvalidDataError("the table holds no records; at least 1 is needed")
     with pacsv.CSVWriter(file, first.schema) as writer:
         for part in itertools.chain([first], parts):

@@ -15,7 +15,6 @@ from dpconvex.cli.plan import plan_facts, show_plans
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
-    from dpconvex._types import Floats
     from dpconvex.algorithms.minimax.base import SaddlePlan
     from dpconvex.data import Schema
 
@@ -79,7 +78,10 @@ def game(
         return _output.print_files(stated, out, _output.GAME, _output.CERTIFICATE, **found)
     _show((result.plan,), False)
     for player, weights in (("row", result.x), ("column", result.y)):
-        _show_strategy(player, weights)
+        largest = (-weights).argsort(kind="stable")[:SHOWN].tolist()
+        which = f", the largest {SHOWN} weights" if len(weights) > SHOWN else ""
+        cells = [(str(k), _output.number(float(weights[k]))) for k in largest]
+        _output.print_table(f"\nStrategy of the {player} player{which}", ("action", "probability"), cells, right=(0, 1))
     _output.print_released(stated, out, _output.GAME, _output.CERTIFICATE)
 
 
@@ -118,10 +120,3 @@ def _show(plans: Sequence[SaddlePlan], as_json: bool) -> None:
     note += " bound: on the same, proved but where the note says estimate; vacuous if not below"
     note += f" {_output.number(first.predicted_error.trivial)}, which no pair of strategies exceeds."
     show_plans(title, plans, note, n, facts if as_json else None)
-
-
-def _show_strategy(player: str, weights: Floats) -> None:
-    largest = (-weights).argsort(kind="stable")[:SHOWN].tolist()
-    which = f", the largest {SHOWN} weights" if len(weights) > SHOWN else ""
-    rows = [(str(k), _output.number(float(weights[k]))) for k in largest]
-    _output.print_table(f"\nStrategy of the {player} player{which}", ("action", "probability"), rows, right=(0, 1))

@@ -125,8 +125,7 @@ def points_of(table: Any, names: Sequence[str]) -> Any:
     from dpconvex.data.frames import number_table
     from dpconvex.problems.data.sources.cluster import open_source
 
-    source = open_source(table, names)
-    if source is None:
+    if (source := open_source(table, names)) is None:
         return number_table(table, names)
 
     def encode(part: Any) -> tuple[Any, Any]:

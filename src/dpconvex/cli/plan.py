@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -67,11 +68,8 @@ def plan(
     epsilons = _epsilons(epsilon, goal)
     estimator = _options.build(epsilons[0] if epsilons else 1.0, options, schema=declared, feature_norm=norm)
     n, unit = _counted(rows, users, estimator)
+    planned = partial(_plans, features=features, classes=classes, unit=unit)
     if goal is not None or picture is not None or len(epsilons) > 1:
-
-        def planned(one: PrivateLinearModel, n: int) -> tuple[LinearModelPlan, ...]:
-            return _plans(one, n, features, classes, unit)
-
         with working("Planning for many budgets"):
             asked, found, curve = _advice(estimator, epsilons, goal, planned, n, drawn=picture is not None)
         if picture is not None:
@@ -79,8 +77,8 @@ def plan(
         show_advice(asked, found, f"{n:,} {unit}s", as_json=as_json)
         return
     with working("Planning"):
-        found = _plans(estimator, n, features, classes, unit)
-        more = scaling(estimator, n, lambda one, n: _plans(one, n, features, classes, "user")) if users else []
+        found = planned(estimator, n)
+        more = scaling(estimator, n, planned) if users else []
     warn_of(found[0], n)
     shapes = shape_facts(found[0]) if options["model"] == _options.ADDITIVE else []
     if as_json:
@@ -97,7 +95,9 @@ def plan(
     if more:
         print_scaling(more)
     zero, scaled = loss_words(found[0])
-    print_text(f"\nTrivial loss ({zero}): {number(found[0].predicted_error.trivial)}.{_hint(found[0])}")
+    alike = found[0].problem.loss.usual.classes.size > 0  # not where shares are public, or do not help
+    hint = " A constant loses less where a class is rare: if shares are published, give rates." if alike else ""
+    print_text(f"\nTrivial loss ({zero}): {number(found[0].predicted_error.trivial)}.{hint}")
     print_text(
         f"Excess loss: of the {risk_name(found[0])} {loss_name(found[0])} loss over that of the best model whose "
         f"coefficients have at most the planned norm{scaled}, on average over the noise. Above the trivial "
@@ -194,14 +194,7 @@ def draw_advice(path: Path, curve: Sequence[Forecast], advice: Advice | None) ->
 LOSS_WORDS = {
     "classification": ("always treating all classes alike", ""),
     "regression": ("always predicting the middle of the range", ", for a target scaled to a range of width 1"),
-}
-"""By task of the loss: the answer of the zero vector, and the unit, as the end of a sentence."""
-
-
-def _hint(plan: LinearModelPlan) -> str:
-    """Return what to do where classes are not equally frequent; nothing if their shares are public, or do not help."""
-    alike = plan.problem.loss.usual.classes.size > 0
-    return " A constant loses less where a class is rare: if shares are published, give rates." if alike else ""
+}  #: By task of the loss: the answer of the zero vector, and the unit, as the end of a sentence.
 
 
 def loss_words(plan: LinearModelPlan) -> tuple[str, str]:

@@ -75,41 +75,26 @@ def _content(estimator: PrivateLinearModel, origin: Origin, measured: Measured |
     coefficients = _coefficients(estimator) if figure is None else [{"end": 0.0, "reach": None, "sure": False}]
     (zero, scaled), even = loss_words(plan), even_loss(estimator)
     classes = _classes(estimator)
-    sure = sum(row["sure"] for row in coefficients)
     return {
-        "certificate": certificate,
-        "promise": promise(certificate),
-        "caution": caution(certificate),
-        "facts": _facts(estimator),
-        "origin": _origin(estimator, origin),
-        "bounds": _bounds(estimator.schema, estimator.found_schema_),
-        "error": plan.predicted_error,
-        "hopeless": plan.outlook if plan.hopeless else "",
-        "number": number,
+        "certificate": certificate, "promise": promise(certificate), "caution": caution(certificate),
+        "facts": _facts(estimator), "origin": _origin(estimator, origin),
+        "bounds": _bounds(estimator.schema, estimator.found_schema_), "not_checked": NOT_CHECKED, "number": number,
+        "error": plan.predicted_error, "hopeless": plan.outlook if plan.hopeless else "",
         "releases": [_release_row(release) for release in certificate.releases],
         "shapes_figure": "" if figure is None else svg_text(figure, "shapes"),
-        "coefficients": coefficients,
+        "coefficients": coefficients, "sure": sum(row["sure"] for row in coefficients),
         "parts": [part for part in (coefficients[:SHOWN], coefficients[SHOWN:]) if part],
-        "sure": sure,
-        "end": coefficients[0]["end"],
-        "known": coefficients[0]["reach"] is not None,
-        "exact": plan.exact_deviation,
+        "end": coefficients[0]["end"], "known": coefficients[0]["reach"] is not None, "exact": plan.exact_deviation,
         "guessed": plan.coefficient_deviation is not None and not plan.exact_deviation,
-        "direction": classes[-1] if len(classes) == 2 else "",
-        "effect": estimator.effect,
-        "loss": loss_name(plan) + " loss",
-        "risk": risk_name(plan),
+        "direction": classes[-1] if len(classes) == 2 else "", "effect": estimator.effect,
+        "loss": loss_name(plan) + " loss", "risk": risk_name(plan), "unit": scaled,
         "trivial": zero if even is None else "predicting the public rates of the classes",
         "trivial_is_half": estimator.kind == "logistic" and len(classes) == 2 and plan.predicted_error.trivial > 0.69,
-        "unit": scaled,
         "scaled": estimator.schema is not None or estimator.feature_bounds is not None,
-        "even_loss": even,
-        "loss_figure": _loss_figure(estimator),
-        "measured": measured,
-        "intervals": summary_of(estimator),
+        "even_loss": even, "loss_figure": _loss_figure(estimator),
+        "measured": measured, "intervals": summary_of(estimator),
         "evaluated": None if origin.evaluated is None else evaluation_content(origin.evaluated),
-        "not_checked": NOT_CHECKED,
-    }
+    }  # fmt: skip
 
 
 def _origin(estimator: PrivateLinearModel, origin: Origin) -> list[tuple[str, str]]:
@@ -141,8 +126,7 @@ def _bounds(declared: Schema | None, found: Schema | None) -> list[tuple[str, st
 
 def even_loss(estimator: PrivateLinearModel) -> float | None:
     """Return the loss (nats) of equal probabilities for all classes; None unless a better constant is known."""
-    rates = estimator.plan_.problem.loss.rates
-    return None if rates is None else math.log(len(rates))
+    return None if (rates := estimator.plan_.problem.loss.rates) is None else math.log(len(rates))
 
 
 def promise(certificate: PrivacyCertificate) -> str:
@@ -203,11 +187,11 @@ def _coefficients(estimator: PrivateLinearModel) -> list[dict[str, Any]]:
     plan = estimator.plan_
     outputs, width = estimator.encoded_coef_.shape
     values: Floats = np.column_stack([estimator.encoded_coef_, estimator.encoded_intercept_])
-    reach = plan.noise_reach()
-    reaches = None if reach is None else _in_units(estimator, reach)
+    reaches = None if (reach := plan.noise_reach()) is None else _in_units(estimator, reach)
     deviation = plan.coefficient_deviation
     typical = np.zeros_like(values) if deviation is None else 2 * _in_units(estimator, deviation)
-    names = [*_feature_names(estimator, width), "intercept"]
+    given = vars(estimator).get("feature_names_in_", [f"feature {k}" for k in range(width)])  # of tables with names
+    names = [*map(str, given if estimator.schema is None else estimator.schema.feature_names), "intercept"]
     prefixes = [f"{label}: " for label in _classes(estimator)] if outputs > 1 else [""]
     end = 1.15 * max(float(np.abs(values).max()), 1e-300)
     rows = []
@@ -235,13 +219,6 @@ def _classes(estimator: PrivateLinearModel) -> list[str]:
     from dpconvex.estimators import PrivateLinearClassifier
 
     return [str(label) for label in estimator.classes_] if isinstance(estimator, PrivateLinearClassifier) else []
-
-
-def _feature_names(estimator: PrivateLinearModel, width: int) -> Sequence[str]:
-    if estimator.schema is not None:
-        return estimator.schema.feature_names
-    given = vars(estimator).get("feature_names_in_")  # set by scikit-learn for tables with text column names
-    return [f"feature {k}" for k in range(width)] if given is None else [str(name) for name in given]
 
 
 def _loss_figure(estimator: PrivateLinearModel) -> str:

@@ -49,8 +49,7 @@ def verify(
     else:
         rows = [("ok" if c.passed else "FAIL", c.name, c.detail) for c in result.checks]
         print_table(f"Certificate {path}", ("", "check", "detail"), rows)
-        failed = sum(not c.passed for c in result.checks)
-        if failed:
+        if failed := sum(not c.passed for c in result.checks):
             print_text(f"\n{failed} of {len(result.checks)} checks FAILED. Do not rely on this certificate.")
         else:
             cost = f"epsilon = {result.epsilon:.6g}" + (f", delta = {result.delta:.3g}" if result.delta else "")
@@ -93,8 +92,7 @@ def sign(
     assert key is not None
     from dpconvex.verification import verify as check
 
-    failed = [check for check in check(certificate).checks if not check.passed]
-    if failed:
+    if failed := [check for check in check(certificate).checks if not check.passed]:
         what = f"fails verification: {failed[0].name} ({failed[0].detail})"
         raise InvalidParameterError("certificate", str(certificate), what, "Run dpconvex verify on it")
     where = write_signature(certificate / CERTIFICATE if certificate.is_dir() else certificate, key)

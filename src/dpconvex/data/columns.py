@@ -43,8 +43,7 @@ def texts(name: str, values: Any, at_least: int) -> tuple[str, ...]:
     for i, value in enumerate(found):
         if value != value.strip(BLANKS):
             raise InvalidParameterError(f"{name}[{i}]", value, "must have no blanks around it", "Cells are trimmed too")
-    repeated = frames.duplicates(found)
-    if repeated:
+    if repeated := frames.duplicates(found):
         raise InvalidParameterError(name, repeated[0], "is listed twice", "List every value once")
     return found
 
@@ -136,6 +135,8 @@ class NumberColumn(AbstractColumn):
     date: Literal["", "age", "hour"] = ""
     at: str = ""
     format: str = formulas.ISO
+    numeric: ClassVar[bool] = True
+    values: ClassVar[BlockValues] = "any"  #: Kind of values that plans assume by the range
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -151,9 +152,6 @@ class NumberColumn(AbstractColumn):
         formulas.date_pattern(self.format)
         if self.formula != "":
             formulas.parse(self.formula)
-
-    numeric: ClassVar[bool] = True
-    values: ClassVar[BlockValues] = "any"  #: Kind of values that plans assume by the range
 
     @property
     def inputs(self) -> dict[str, bool]:
@@ -360,6 +358,7 @@ class CategoricalColumn(AbstractColumn):
     aliases: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
     date: Literal["", "month", "weekday"] = ""
     format: str = formulas.ISO
+    numeric: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -381,8 +380,6 @@ class CategoricalColumn(AbstractColumn):
     def binary(self) -> bool:
         """Whether the column is one feature of values -1/2 and 1/2."""
         return len(self.categories) == 2 and not self.other
-
-    numeric: ClassVar[bool] = False
 
     @property
     def block(self) -> Block:

@@ -289,7 +289,9 @@ def _step(numbers: Floats) -> float:
 
     It is 0 where none does, and at most 1 for two numbers, which may share a divisor by chance.
     """
-    if not len(numbers) or not _decimal(numbers):
+    # Numbers of four decimals at most; whole numbers have none, however large.
+    decimal = (np.rint(numbers) == numbers) | (np.round(np.clip(numbers, -1e15, 1e15), 4) == numbers)
+    if not len(numbers) or not np.all(decimal & (np.abs(numbers) < 1e300)):
         return 0.0
     whole = np.rint(numbers * 1e4)  # in units of 0.0001
     sizes = [digits * 10**power for power in range(9, -1, -1) for digits in (50, 25, 20, 10)] + [5, 2, 1]
@@ -298,13 +300,6 @@ def _step(numbers: Floats) -> float:
         if not rest.any() and (size <= 1e4 or len(numbers) > 2):
             return size / 1e4
     return 0.0
-
-
-def _decimal(numbers: Floats) -> bool:
-    """Whether all numbers have four decimals at most; whole numbers have none, however large."""
-    whole = np.rint(numbers)
-    within = np.all((whole == numbers) | (np.round(np.clip(numbers, -1e15, 1e15), 4) == numbers))
-    return bool(within and np.all(np.abs(numbers) < 1e300))
 
 
 def span(numbers: Floats) -> tuple[float, float]:

@@ -66,8 +66,7 @@ def duplicates(names: Iterable[str]) -> list[str]:
 def require_columns(present: Iterable[str], needed: Iterable[str], where: str) -> None:
     """Raise `SchemaError` when the header `present` lacks a `needed` name."""
     header = dict.fromkeys(present)
-    missing = [name for name in needed if name not in header]
-    if missing:
+    if missing := [name for name in needed if name not in header]:
         what = "column {}, which is" if len(missing) == 1 else "columns {}, which are"
         what = f"{where} has no {what.format(_shown(missing))} needed"
         foreign = ". It is not UTF-8: convert it, as with iconv -f cp1252 -t utf-8" * ("\ufffd" in str(list(header)))

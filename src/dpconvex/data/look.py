@@ -46,7 +46,9 @@ def look_at(table: IntoDataFrame, schema: Schema) -> TableLook:
     `SchemaError` where the header lacks a column or a type does not suit the schema, as in a fit.
     """
     frame = open_table(table, schema.column_names())
-    schema = schema.with_ranges([_seen(frame, part) for part in schema.parts if not part.ranged])
+    columns = (numbers(part.read(frame), texts=True) for part in schema.parts if not part.ranged)
+    seen = (span(np.clip(values[np.isfinite(values)], -1e300, 1e300)) for values in columns)
+    schema = schema.with_ranges([NumberRange(*ends) for ends in seen])
     wanted = None if schema.target is None else np.asarray(schema.encode_target(frame), dtype=np.float64)
     looks = tuple(_look(frame, part, wanted) for part in schema.parts)
     if schema.user is None:
@@ -54,11 +56,6 @@ def look_at(table: IntoDataFrame, schema: Schema) -> TableLook:
     labels = schema.user_labels(frame)
     counts = np.unique(labels[labels >= 0], return_counts=True)[1]
     return TableLook(len(frame), looks, len(counts), int(counts.max(initial=0)), int(np.sum(counts > MANY)))
-
-
-def _seen(frame: Frame, part: Described) -> NumberRange:
-    values = numbers(part.read(frame), texts=True)
-    return NumberRange(*span(np.clip(values[np.isfinite(values)], -1e300, 1e300)))
 
 
 def _look(frame: Frame, part: Described, wanted: Floats | None) -> ColumnLook:

@@ -201,8 +201,7 @@ def _files(path: AnyPath) -> list[Any]:
     where = os.fspath(path)
     if not any(sign in where for sign in "*?[") or os.path.exists(where):
         return [path]
-    found = sorted(glob.glob(where))
-    if not found:
+    if not (found := sorted(glob.glob(where))):
         raise InvalidDataError(f"{where}: no file fits this pattern. Check the path")
     return found
 
@@ -297,8 +296,7 @@ def _read_parquet(path: AnyPath, names: tuple[str, ...] | None) -> pa.Table:
 def _cell_width(kind: pa.DataType) -> int | None:
     """Return the bytes of a cell of this type, those of its text left out; None for types that are not read."""
     if pa.types.is_dictionary(kind):
-        inner = _cell_width(kind.value_type)
-        return None if inner is None else _POSITION + inner
+        return None if (inner := _cell_width(kind.value_type)) is None else _POSITION + inner
     if pa.types.is_nested(kind) or isinstance(kind, pa.BaseExtensionType):
         return None
     return _POSITION if _is_text(kind) or pa.types.is_null(kind) else max(1, kind.bit_width // 8)
@@ -338,8 +336,7 @@ def _parquet_schema(path: AnyPath) -> pa.Schema:
 def _checked_names(path: AnyPath, header: list[str], names: tuple[str, ...] | None) -> tuple[str, ...]:
     wanted = tuple(header) if names is None else names
     require_columns(header, wanted, str(path))
-    repeated = [name for name in duplicates(header) if name in wanted]
-    if repeated:
+    if repeated := [name for name in duplicates(header) if name in wanted]:
         raise InvalidDataError(f"{path} has two columns named {repeated[0]!r}. Rename one")
     return wanted
 

@@ -139,8 +139,7 @@ class Schema:
             object.__setattr__(self, "weight_cap", _validate.real("weight_cap", self.weight_cap, above=0.0))
         columns = tuple(part.name for part in self.parts) + self._others
         for what, names in (("column", columns), ("feature", self.feature_names)):
-            repeated = duplicates(names)
-            if repeated:
+            if repeated := duplicates(names):
                 raise InvalidParameterError("name", repeated[0], f"is used by more than one {what}", "Rename one")
         read: dict[str, bool] = {}
         for part in reversed(self.parts):

@@ -40,7 +40,8 @@ def parse_toml(toml: str, where: str) -> dict[str, Any]:
     """Content of a schema file's text, or `SchemaError`."""
     if len(toml) > MOST_TEXT:
         raise SchemaError(f"{where}: is longer than {MOST_TEXT:,} characters. Give fewer columns or shorter lists")
-    if _parts(toml) > MOST_PARTS:
+    bare = _QUOTED.sub("q", toml).replace(" ", "").replace("\t", "")
+    if max(piece.count(".") for piece in _SIGNS.split(bare)) >= MOST_PARTS:  # `tomllib` takes time with their square
         raise SchemaError(f"{where}: holds a key of more than {MOST_PARTS} parts. Names with dots need quotes")
     try:
         return tomllib.loads(toml)
@@ -61,12 +62,6 @@ def parse_schema(
     columns = tuple(_column(f"{where}: [columns.{format_key(name)}]", name, tables[name]) for name in tables)
     target = _target(f"{where}: [target]", content.pop("target")) if "target" in content else None
     return columns, target, content
-
-
-def _parts(toml: str) -> int:
-    """Return the parts of the longest key with dots, or more: `tomllib` takes time with their square."""
-    bare = _QUOTED.sub("q", toml).replace(" ", "").replace("\t", "")
-    return 1 + max(piece.count(".") for piece in _SIGNS.split(bare))
 
 
 def format_schema(

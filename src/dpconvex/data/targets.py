@@ -22,8 +22,7 @@ from dpconvex.problems import NumberRange
 class AbstractTarget(Described):
     """The column to predict, with its public values."""
 
-    rates: tuple[float, ...] | None = None
-    """Public shares of the classes; None if unknown, and for numeric targets."""
+    rates: tuple[float, ...] | None = None  #: Public shares of the classes; None if unknown, and for numeric targets.
     labels: tuple[str, ...] = REQUIRED  #: The public classes; empty for a numeric target.
 
     @abstractmethod
@@ -63,6 +62,7 @@ class ClassTarget(AbstractTarget):
     _: KW_ONLY
     aliases: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)  #: other spellings of classes
     labels = forwarded("classes")
+    numeric: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -70,8 +70,6 @@ class ClassTarget(AbstractTarget):
         object.__setattr__(self, "aliases", checked_aliases(self.aliases, self.classes, self.missing))
         if self.rates is not None:
             object.__setattr__(self, "rates", _validate.shares("rates", self.rates, len(self.classes)))
-
-    numeric: ClassVar[bool] = False
 
     def encode(self, series: Series) -> Array:
         refuse_impossible(series, (*self.classes, *self.aliases))
@@ -108,14 +106,13 @@ class NumericTarget(AbstractTarget):
     name: str
     lower: float
     upper: float
+    numeric: ClassVar[bool] = True
+    labels: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
         within = NumberRange(self.lower, self.upper)
         set_fields(self, lower=float(within.lower), upper=float(within.upper))
-
-    numeric: ClassVar[bool] = True
-    labels: ClassVar[tuple[str, ...]] = ()
 
     def encode(self, series: Series) -> Array:
         values = np.clip(numbers(self.clean(series), texts=True), self.lower, self.upper)

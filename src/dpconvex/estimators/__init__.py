@@ -36,8 +36,7 @@ ESTIMATORS: tuple[type[PrivateLinearModel], ...] = (
     PrivateLinearRegression,
     PrivateHuberRegressor,
     PrivateQuantileRegressor,
-)
-"""Every final linear model; `PrivateLinearModel.kind` is its name on the command line."""
+)  #: Every final linear model; `PrivateLinearModel.kind` is its name on the command line.
 
 ADDITIVE_ESTIMATORS: tuple[type[AdditiveModel], ...] = (PrivateAdditiveClassifier, PrivateAdditiveRegressor)
 """Every final additive model; ``--model additive`` is the one for the schema's target."""
@@ -46,8 +45,7 @@ SPARSE_ESTIMATORS: tuple[type[PrivateSparseModel], ...] = (
     PrivateLasso,
     PrivateSparseLogisticRegression,
     PrivateWorstGroupClassifier,
-)
-"""Every final linear model over an l1 ball; `PrivateSparseModel.kind` is its name on the command line."""
+)  #: Every final linear model over an l1 ball; `PrivateSparseModel.kind` is its name on the command line.
 
 __all__ = [
     "ADDITIVE_ESTIMATORS", "ESTIMATORS", "SPARSE_ESTIMATORS", "AdditiveModel", "LogisticModel",

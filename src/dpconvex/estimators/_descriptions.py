@@ -1,8 +1,9 @@
 """Descriptions that several estimators share in their docstrings."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from inspect import cleandoc
-from typing import TypeVar
+from typing import TypeVar, dataclass_transform, final
 
 T = TypeVar("T")
 RELEASED = """
@@ -83,13 +84,14 @@ intercept_ : float
 }  #: Of all regressors
 
 
-def with_shared(**texts: str) -> Callable[[type[T]], type[T]]:
-    """Put descriptions that several classes share into a docstring, for ``{name}``; in them ``{class}`` is its name."""
+@dataclass_transform(eq_default=False, field_specifiers=(field,))
+def final_estimator(**texts: str) -> Callable[[type[T]], type[T]]:
+    """Make a class a final dataclass, with shared texts in its docstring, for ``{name}``; ``{class}`` is its name."""
 
     def filled(cls: type[T]) -> type[T]:
         cls.__doc__ = cleandoc(str(cls.__doc__))
         for name, text in texts.items():
             cls.__doc__ = cls.__doc__.replace(f"{{{name}}}", text.strip("\n").replace("{class}", cls.__name__))
-        return cls
+        return final(dataclass(eq=False, repr=False)(cls))
 
     return filled

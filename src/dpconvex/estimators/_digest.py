@@ -24,14 +24,13 @@ def with_sources(certificate: PrivacyCertificate | None, schema: Schema | None) 
     return replace(certificate, assumptions=(*certificate.assumptions, declared))
 
 
-def name_model(model: Any) -> None:
-    """Enter the model's digest and what paid for it into its certificate: the last thing that a `fit` does."""
+def name_model(model: Any) -> Any:
+    """Enter the model's digest and what paid for it into its certificate, and return it: the end of every `fit`."""
     paid = vars(model).pop("_paid", None)
-    if model.certificate_ is None:  # audits leave certificates out
-        return
-    model.certificate_ = replace(model.certificate_, model=model_digest(model))
-    if paid is not None:
-        model.certificate_ = paid.named(model.certificate_)
+    if model.certificate_ is not None:  # audits leave certificates out
+        named = replace(model.certificate_, model=model_digest(model))
+        model.certificate_ = named if paid is None else paid.named(named)
+    return model
 
 
 def model_digest(model: Any) -> str:

@@ -20,6 +20,7 @@ from dpconvex.data.frames import open_table
 from dpconvex.data.targets import PRIVATE
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, NumberRange
+from dpconvex.problems.data import _loops
 from dpconvex.problems.data.domain import likely_values
 from dpconvex.problems.data.ranges import PARTS, Ranges, Step, kept
 
@@ -34,21 +35,18 @@ class FeatureMap(ABC):
     """The schema whose encoded features are used without further change, if any; they need not be made all at once."""
     unranged: tuple[int, ...] = ()
     """Positions of the columns whose ranges a fit finds; their numbers are encoded unscaled."""
-    linear: tuple[int, ...] = ()
-    """Positions of the `unranged` columns that are never put on a logarithmic scale."""
+    linear: tuple[int, ...] = ()  #: Positions of the `unranged` columns that are never put on a logarithmic scale.
 
     placed: tuple[int, ...] = ()
     """Positions of the columns in whose declared range a fit finds knots; they are encoded as places in the range."""
-    n_knots: int = 2
-    """How many knots a fit finds for each `unranged` or `placed` column; 2 are the ends of its range."""
+    n_knots: int = 2  #: How many knots a fit finds for each `unranged` or `placed` column; 2 are the ends of its range.
     place: Place | None = None
     """How encoded records change once ranges and knots are released; None if numbers are only scaled."""
     lookable: tuple[int, ...] = ()
     """Positions of the columns whose declared ranges a fit may narrow to a part, after a private look at them."""
     divisible: tuple[tuple[str, NumberRange, Step], ...] = ()
     """Names, declared ranges and steps of the `lookable` columns."""
-    n_columns: Any = forwarded("domain", "n_features")
-    """How many columns a user's features have."""
+    n_columns: Any = forwarded("domain", "n_features")  #: How many columns a user's features have.
 
     def found(self, ranges: Ranges, parts: Ranges = ()) -> "FeatureMap":
         """Return the map with released ranges, and with parts of the `lookable` ranges; without either, itself."""
@@ -74,9 +72,9 @@ class FeatureMap(ABC):
         """Return the problem with further facts that follow from these features; by default unchanged."""
         return problem
 
-    @abstractmethod
     def decode(self, coef: Floats, intercept: Floats) -> tuple[Floats, Floats]:
-        """Return coefficients (k, n_features) and intercepts (k,) in the user's units."""
+        """Return coefficients (k, n_features) and intercepts (k,) in the user's units; by default they are the same."""
+        return coef, intercept
 
 
 @dataclass(frozen=True)
@@ -88,9 +86,6 @@ class Declared(FeatureMap):
     def encode(self, X: Any, missing: float = 0.0) -> Array:
         self.domain.check_columns(X)
         return X
-
-    def decode(self, coef: Floats, intercept: Floats) -> tuple[Floats, Floats]:
-        return coef, intercept
 
 
 @dataclass(frozen=True)
@@ -194,9 +189,6 @@ class FromSchema(FeatureMap):
     def encode(self, X: Any, missing: float = 0.0) -> Floats:
         return self.schema.encode_cells(self.schema.compact(X), missing)
 
-    def decode(self, coef: Floats, intercept: Floats) -> tuple[Floats, Floats]:
-        return coef, intercept
-
 
 def wide(lower: float, upper: float) -> bool:
     """Return whether a range can be divided into 32 parts in floating point."""
@@ -229,14 +221,6 @@ def pieces(schema: Schema | None, X: Any) -> list[Any]:
     if frame is None or len(frame) <= PREDICTED:
         return [X]
     return [frame[i : i + PREDICTED].to_native() for i in range(0, len(frame), PREDICTED)]
-
-
-def records_only(schema: Any) -> None:
-    """Refuse a schema that names a user column: who names one wants users protected, and only records would be."""
-    if isinstance(schema, Schema) and (user := schema.user) is not None:
-        what = "asks to protect all rows of a user together, and this method protects single rows only"
-        remedy = "Make a table with one row a user, or drop the schema's `user` if a row is what must be protected"
-        raise InvalidParameterError("user", user, what, remedy)
 
 
 def require_one(given: Mapping[str, Any], usual: str, remedy: str) -> None:
@@ -330,8 +314,6 @@ def scores_of_rows(model: Any, X: Any) -> Floats:
     A matrix product is not: the last bits of a row depend on how many there are, so that one user's rows could move the
     scores of others across a threshold.
     """
-    from dpconvex.problems.data import _loops
-
     encoded = model._encoded(X, reset=False)[1]
     expanded, weights = model._fitted_map(), np.ascontiguousarray(model.encoded_coef_)
     out = np.empty((encoded.shape[0], len(weights)))

@@ -44,8 +44,7 @@ MEANING = {
     "squared": "least squares of clipped targets, extended by tangents for predictions beyond their range",
     "huber": "least squares of clipped targets, residuals capped at {residual_cap:g} of their range (Huber's loss)",
     "pseudo_huber": "minimizer of the pseudo-Huber loss of clipped targets",
-}
-"""Description of the estimated quantity, by loss."""
+}  #: Description of the estimated quantity, by loss.
 Reference = Mapping[str, str] | None  #: By column, the level that others are compared with.
 
 

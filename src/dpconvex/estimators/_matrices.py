@@ -163,8 +163,7 @@ def fitted_columns(estimator: Any) -> int | tuple[str, ...]:
 
     Every fit asks before it pays: a schema that nobody has confirmed raises `SchemaError`.
     """
-    schema = getattr(estimator, "schema", None)
-    if schema is not None:
+    if (schema := getattr(estimator, "schema", None)) is not None:
         schema.require_confirmed()
         return tuple(schema.column_names(features_only=True))
     names = getattr(estimator, "feature_names_in_", None)

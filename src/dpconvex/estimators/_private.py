@@ -1,7 +1,7 @@
 """Base class of all estimators: scikit-learn's conventions, budgets, and the neighbors that a promise is about."""
 
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 from sklearn.base import BaseEstimator
 
@@ -16,6 +16,8 @@ class PrivateEstimator(CarriesBudgets, BaseEstimator):
 
     certificate_: PrivacyCertificate
     n_features_in_: int
+    _sparse: ClassVar[bool] = False  #: Whether the model takes sparse matrices.
+    _string: ClassVar[bool] = False  #: Whether the cells may be texts.
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "schema":
@@ -46,6 +48,6 @@ class PrivateEstimator(CarriesBudgets, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.non_deterministic = True
+        tags.input_tags.allow_nan = tags.non_deterministic = True
+        tags.input_tags.sparse, tags.input_tags.string = self._sparse, self._string
         return tags

@@ -179,7 +179,8 @@ class ShapeMap(FeatureMap):
         """Columns whose numbers probably crowd in a part of the range: those on a logarithmic scale, without knots."""
         numbers = [k for k, c in enumerate(self.columns) if c.numeric and k not in self.unranged and not c.knots]
         logs = [k for k in numbers if self.columns[k].transform in ("log1p", "signed_log")]
-        return tuple(k for k in logs if self.most[k] > SOUGHT and min(np.diff(_grid(self.columns[k]))) > 0)
+        grids = {k: self.columns[k].positions(self.columns[k].range.even(PARTS + 1)) for k in logs}
+        return tuple(k for k, grid in grids.items() if self.most[k] > SOUGHT and min(np.diff(grid)) > 0)
 
     @property
     def divisible(self) -> tuple[tuple[str, NumberRange, Step], ...]:
@@ -280,9 +281,6 @@ class ShapeMap(FeatureMap):
             block.write(encoded, out[:, where])
         return out
 
-    def decode(self, coef: Floats, intercept: Floats) -> tuple[Floats, Floats]:
-        return coef, intercept
-
     @cached_property
     def _priors(self) -> dict[DataDomain, tuple[Factor, ExpectedShapes]]:
         return {}
@@ -307,11 +305,6 @@ class ShapeMap(FeatureMap):
         return StraightLines(self)
 
 
-def _grid(column: NumericColumn) -> list[float]:
-    """Return the places at which a fit may find a column's knots."""
-    return column.positions(tuple(column.range.even(PARTS + 1)))
-
-
 def _places(column: NumericColumn, values: Floats) -> Floats:
     first, last = column.range.ends
     return (column.range.transformed(values) - first) / (last - first)
@@ -322,15 +315,14 @@ class StraightLines(FeatureMap):
     """The map from raw cells to features of a linear model, whose coefficients become shapes of two knots."""
 
     shapes: ShapeMap
-
-    @cached_property
-    def domain(self) -> DataDomain:
-        return Schema(tuple(replace(c, indicator=None) if c.numeric else c for c in self.shapes.columns)).domain()
-
     unranged = forwarded("shapes", "unranged")
     linear = forwarded("shapes", "linear")
     lookable = forwarded("shapes", "lookable")
     divisible = forwarded("shapes", "divisible")
+
+    @cached_property
+    def domain(self) -> DataDomain:
+        return Schema(tuple(replace(c, indicator=None) if c.numeric else c for c in self.shapes.columns)).domain()
 
     def found(self, ranges: Ranges, parts: Ranges = ()) -> "StraightLines":
         return self.shapes.found(ranges, parts).straight

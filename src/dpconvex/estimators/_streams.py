@@ -27,8 +27,7 @@ PROBE = 1_000_000
 
 def open_table(schema: Schema | None, X: Any, **others: Any) -> TableSource | None:
     """Return a table that is read portion by portion, and refuse `others` with it; None for data in memory."""
-    table = open_source(X, schema.column_names() if schema else ())
-    if table is None:
+    if (table := open_source(X, schema.column_names() if schema else ())) is None:
         return None
     if schema is None:
         remedy = "Describe its columns with a Schema, or read it into a frame"
@@ -94,8 +93,7 @@ def open_points(X: Any) -> EncodedRows | None:
     """Return the numeric columns of a table that is read portion by portion; None where X is in memory."""
     if isinstance(X, EncodedRows):
         return X
-    table = open_source(X, None)
-    if table is None:
+    if (table := open_source(X, None)) is None:
         return None
 
     def encode(table: Any) -> tuple[Array, Array]:

@@ -10,7 +10,9 @@ from typing import Any, cast
 
 import narwhals as nw
 import numpy as np
+from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.metrics import accuracy_score, r2_score
 
 from dpconvex import _validate
 from dpconvex._types import Array, Floats, final_dataclass
@@ -246,14 +248,16 @@ class Classifier(ClassifierMixin, ABC):
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the accuracy; of a table with a schema without `y`, too. On private data it is not private."""
-        from sklearn.metrics import accuracy_score
-
         index, classes = self._labels(X, y)
         return float(accuracy_score(np.asarray(classes)[index], self.predict(X), sample_weight=sample_weight))  # pyright: ignore[reportAttributeAccessIssue]
 
 
 class Regressor(RegressorMixin, ABC):
     """A regressor whose `score` reads a table with a schema as `fit` does."""
+
+    @property
+    def output_scale(self) -> float:
+        return self._range().width
 
     @abstractmethod
     def _numbers(self, X: Any, y: Any) -> Array:
@@ -265,8 +269,6 @@ class Regressor(RegressorMixin, ABC):
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return R^2; of a table with a schema without `y`, too. On private data it is not private."""
-        from sklearn.metrics import r2_score
-
         truth = np.asarray(self._numbers(X, y), dtype=np.float64)
         truth = np.where(np.isnan(truth), self._range().middle, truth)  # as fits count what is missing
         return float(r2_score(truth, self.predict(X), sample_weight=sample_weight))  # pyright: ignore[reportAttributeAccessIssue]
@@ -283,14 +285,10 @@ class FromLogits(ABC):
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of every class, (n, n_classes), in the order of ``classes_``."""
-        from scipy.special import expit, softmax
-
         return self._of_odds(X, softmax, expit, np.ones)
 
     def predict_log_proba(self, X: Any) -> Floats:
         """Return the logarithm of `predict_proba`."""
-        from scipy.special import log_expit, log_softmax
-
         return self._of_odds(X, log_softmax, log_expit, np.zeros)
 
     def _of_odds(self, X: Any, softmax: Any, expit: Any, certain: Any) -> Floats:

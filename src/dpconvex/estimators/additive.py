@@ -15,7 +15,7 @@ import math
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, ClassVar, cast, final
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -32,7 +32,7 @@ from dpconvex.data import NumericColumn, UnrangedColumn
 from dpconvex.data.columns import MOST_KNOTS
 from dpconvex.data.targets import PRIVATE
 from dpconvex.errors import InvalidParameterError
-from dpconvex.estimators._descriptions import RELEASED, with_shared
+from dpconvex.estimators._descriptions import RELEASED, final_estimator
 from dpconvex.estimators._features import FeatureMap, bounds_of, checked_schema, require_one
 from dpconvex.estimators._intervals import INFERENCE, WithIntervals
 from dpconvex.estimators._shapes import Shape, ShapeMap, checked_pairs, planned_deviations, shape_facts
@@ -347,9 +347,7 @@ PARAMETERS += INFERENCE.strip()
 ADDITIVE = {"parameters": PARAMETERS, "attributes": ATTRIBUTES, "released": RELEASED}  #: Shared by both classes.
 
 
-@final
-@with_shared(**ADDITIVE)
-@dataclass(eq=False, repr=False)
+@final_estimator(**ADDITIVE)
 class PrivateAdditiveClassifier(AdditiveModel, LogisticModel):
     """Additive classification (a generalized additive model) under differential privacy, binary and multiclass.
 
@@ -387,9 +385,7 @@ class PrivateAdditiveClassifier(AdditiveModel, LogisticModel):
     kind: ClassVar[str] = "additive"
 
 
-@final
-@with_shared(**ADDITIVE)
-@dataclass(eq=False, repr=False)
+@final_estimator(**ADDITIVE)
 class PrivateAdditiveRegressor(AdditiveModel, PrivateLinearRegressor):
     """Additive regression under differential privacy: the prediction is a sum of shapes, inside a public range.
 

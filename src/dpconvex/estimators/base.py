@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _progress, _validate
-from dpconvex._types import REQUIRED, Array, Floats
+from dpconvex._types import REQUIRED, Array, Floats, forwarded
 from dpconvex.algorithms import LinearModelPlan, begin
 from dpconvex.algorithms.base import beyond_floats
 from dpconvex.algorithms.erm import registry
@@ -68,14 +68,9 @@ class FittedModel(FindsRanges, PrivateEstimator, ABC):
     _sums: bool = False  #: Whether plans may only need sums: set on copies, for data that are read portion by portion.
     _weighs: bool = False  #: Whether records have weights.
 
-    _sparse: ClassVar[bool] = True  #: Whether the model takes sparse matrices.
+    _sparse: ClassVar[bool] = True
     _level: float | None = None  #: The quantile that the model predicts, if it predicts a quantile.
     output_scale: float = REQUIRED  #: Factor from the plan's parameters to ``encoded_coef_``.
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = self._sparse
-        return tags
 
     @abstractmethod
     def predict(self, X: Any) -> Array:
@@ -155,6 +150,7 @@ class PrivateLinearModel(FittedModel, Exported):
     plan_: LinearModelPlan = field(init=False)
     _scores: ClassVar[tuple[str, ...]]  #: Held-out losses by which a search may choose.
     _own_score: ClassVar[str]  #: The loss by which a search chooses by default.
+    target_schema = forwarded("schema")  #: The schema with the range that targets are clipped into; None without one.
 
     def plan(self, n: int, n_features: int | None = None, *, unit: str | None = None) -> tuple[LinearModelPlan, ...]:
         """Return all plans for data of this size, the smallest predicted error first. Sees no data.
@@ -218,11 +214,6 @@ class PrivateLinearModel(FittedModel, Exported):
         """
         encoded = self.domain is None and self.feature_norm is None
         return 1.0 if encoded and unit == Unit.RECORD else domain.linf
-
-    @property
-    def target_schema(self) -> Schema | None:
-        """The schema with the range that targets are clipped into; None without a schema."""
-        return self.schema
 
     def _unit(self, unit: str | None) -> Unit:
         """Return the protected unit, by default that of the schema."""

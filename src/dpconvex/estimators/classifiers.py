@@ -15,7 +15,7 @@ from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.search.scores import Score
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _streams, _targets
-from dpconvex.estimators._descriptions import LINEAR, RELEASED, SEED, with_shared
+from dpconvex.estimators._descriptions import LINEAR, RELEASED, SEED, final_estimator
 from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._intervals import INFERENCE, WithIntervals
 from dpconvex.estimators.base import PrivateLinearModel
@@ -89,8 +89,7 @@ class PrivateLinearClassifier(_targets.Classifier, PrivateLinearModel):
         if isinstance(self.classes, str):
             read = Assumption("which labels occur is public", "not enforced: read off y, because classes='infer'")
             self.certificate_ = replace(self.certificate_, assumptions=(*self.certificate_.assumptions, read))
-        name_model(self)
-        return self
+        return name_model(self)
 
     @final
     def decision_function(self, X: Any) -> Floats:
@@ -220,9 +219,7 @@ class LogisticModel(ProbabilisticClassifier):
         return tuple(replace(usual, cap=cap, saturating=True) for cap in CAPS)
 
 
-@final
-@with_shared(inference=INFERENCE, released=RELEASED, seed=SEED)
-@dataclass(eq=False, repr=False)
+@final_estimator(inference=INFERENCE, released=RELEASED, seed=SEED)
 class PrivateLogisticRegression(WithIntervals, LogisticModel):
     """Logistic regression under differential privacy, binary and multiclass.
 
@@ -368,9 +365,7 @@ class PrivateLogisticRegression(WithIntervals, LogisticModel):
     kind: ClassVar[str] = "logistic"
 
 
-@final
-@with_shared(released=RELEASED, linear=LINEAR)
-@dataclass(eq=False, repr=False)
+@final_estimator(released=RELEASED, linear=LINEAR)
 class PrivateLinearSVC(PrivateLinearClassifier):
     """Linear support vector machine under differential privacy, for two classes.
 
@@ -419,8 +414,7 @@ class PrivateLinearSVC(PrivateLinearClassifier):
 
     def _loss(self, n_classes: int) -> LinearModelLoss:
         _targets.require_two("n_classes", n_classes, n_classes)
-        width = _validate.real("smoothing", self.smoothing, at_least=0.0)
-        if width == 0:
+        if (width := _validate.real("smoothing", self.smoothing, at_least=0.0)) == 0:
             return HingeLoss()
         return SmoothedHingeLoss(min(max(width, 1 / LARGEST), LARGEST), saturating=True)
 

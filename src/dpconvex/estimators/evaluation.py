@@ -39,6 +39,7 @@ from dpconvex.estimators.classifiers import LogisticModel, PrivateLinearClassifi
 from dpconvex.estimators.sparse import PrivateSparseClassifier
 from dpconvex.losses import LogisticLoss
 from dpconvex.privacy import Payment, PrivacyCertificate, PrivacyParams, Unit, charge
+from dpconvex.problems.data import _loops
 from dpconvex.randomness import BitSource, source_from
 
 UNLISTED = "(not listed)"
@@ -185,8 +186,6 @@ def _evaluate(
         result = plan.run(((within * (len(cuts) + 1) + places) * 2 + truth)[:, None], None, users, source)
         found = metrics.of_scores(result, link, center, flat=not model.encoded_coef_.any())
     else:
-        from dpconvex.problems.data import _loops
-
         top, odds = np.empty(len(scores), dtype=np.int64), np.empty(len(scores))
         _loops.top_scores(scores, top, odds)
         bins = np.searchsorted(metrics.grid(plan.shapes[-1][1]).cuts, odds, side="left")

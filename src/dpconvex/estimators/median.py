@@ -1,7 +1,7 @@
 """`PrivateGeometricMedian`: a robust private center of points, as a scikit-learn estimator."""
 
-from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Self, final
+from dataclasses import KW_ONLY, field
+from typing import Any, Self
 
 from dpconvex import _progress, _validate
 from dpconvex._types import Floats
@@ -10,7 +10,7 @@ from dpconvex.algorithms.location.base import LocationPlan
 from dpconvex.algorithms.location.registry import plan_location
 from dpconvex.algorithms.select import CONSTANTS, needs_records
 from dpconvex.errors import InvalidParameterError
-from dpconvex.estimators._descriptions import RELEASED, SEED, with_shared
+from dpconvex.estimators._descriptions import RELEASED, SEED, final_estimator
 from dpconvex.estimators._matrices import fitted_columns, learned_matrix, same_length, user_labels
 from dpconvex.estimators._private import PrivateEstimator
 from dpconvex.estimators._streams import open_points, refuse_with_portions
@@ -23,9 +23,7 @@ FINEST = 1e-6
 """Default of `min_radius`, as a share of `radius_bound`; a finer grid costs no privacy and hardly any accuracy."""
 
 
-@final
-@with_shared(released=RELEASED, seed=SEED)
-@dataclass(eq=False, repr=False)
+@final_estimator(released=RELEASED, seed=SEED)
 class PrivateGeometricMedian(PrivateEstimator):
     r"""Geometric median of points under differential privacy: a center that a corrupted minority cannot move far.
 

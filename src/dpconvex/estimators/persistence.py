@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _validate, estimators
 from dpconvex._types import Array, Floats
@@ -77,8 +78,6 @@ def save_model(estimator: SavedModel, path: str | Path) -> None:
     InvalidDataError
         If the file cannot be written.
     """
-    from sklearn.utils.validation import check_is_fitted
-
     if not isinstance(estimator, SavedModel):
         what, remedy = "must be a linear, additive or sparse model", "Of a search, save best_estimator_"
         raise InvalidParameterError("estimator", type(estimator).__name__, what, remedy)
@@ -229,13 +228,17 @@ def _state(estimator: SavedModel) -> dict[str, Any]:
         classes = vars(estimator)["classes_"]
         class_shares(given["class_weight"], classes)  # refuses what was set after the fit
         parameters["class_weight"] = [float(given["class_weight"][label]) for label in classes.tolist()]
+    classes = estimator.classes_.tolist() if isinstance(estimator, CLASSIFIERS) else []
+    if not all(isinstance(value, (str, int, float)) for value in classes):
+        raise InvalidParameterError("classes", classes, "must be text, numbers or Booleans to be saved")
     names = vars(estimator).get("feature_names_in_")  # set by scikit-learn for tables with text column names
     knots = vars(estimator).get("knots_")  # of additive models
     kind = {"format": FORMAT, "version": VERSION, "estimator": type(estimator).__name__, "parameters": parameters}
     return {
         **kind,
         **{name: getattr(estimator, f"{name}_") for name in ("coef", "intercept", "encoded_coef", "encoded_intercept")},
-        "classes": _labels_fields(estimator.classes_) if isinstance(estimator, CLASSIFIERS) else None,
+        # with their dtype: text, of fixed length or objects, round-trips too
+        "classes": {"dtype": vars(estimator)["classes_"].dtype.str, "values": classes} if classes else None,
         "slope_cap": vars(estimator).get("slope_cap_"),  # of logistic models: how scores become probabilities
         "n_features_in": int(estimator.n_features_in_),
         "ranges": [list(astuple(each)) for each in estimator.ranges_],
@@ -346,8 +349,7 @@ def _outputs(model: SavedModel, classes: Array | None) -> int:
         return 1
     if classes.ndim != 1 or len(classes) < 2 or len(set(classes.tolist())) < len(classes):
         raise InvalidDataError("a classifier must list at least two different classes")
-    weights = model.get_params(deep=False).get("class_weight")
-    if weights is not None:
+    if (weights := model.get_params(deep=False).get("class_weight")) is not None:
         class_shares(weights, classes)
     if isinstance(model, estimators.LogisticModel):
         cap = _validate.real("slope_cap_", model.slope_cap_, at_least=_validate.SMALLEST, at_most=1.0)
@@ -392,8 +394,7 @@ def _unfitted(state: Mapping[str, Any]) -> SavedModel:
         raise InvalidDataError(f"it holds a {state['estimator']}, which this version does not know")
     model = known[state["estimator"]]()
     parameters = {**dict.fromkeys(_LATER & set(model.get_params(deep=False)), False), **state["parameters"]}
-    missing = set(model.get_params(deep=False)) - set(_DROPPED) ^ set(parameters)
-    if missing:
+    if missing := set(model.get_params(deep=False)) - set(_DROPPED) ^ set(parameters):
         raise InvalidDataError(f"its parameters are not those of {state['estimator']}: {', '.join(sorted(missing))}")
     decode = {"schema": Schema.from_toml_text, "domain": _domain, "target_bounds": tuple}
     decode["feature_bounds"] = lambda pairs: tuple(pairs) if len(pairs) == 2 else [tuple(p.tolist()) for p in pairs]
@@ -409,14 +410,6 @@ def _native(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         return type(value)(_native(each) for each in value)
     return value.item() if isinstance(value, np.generic) else value
-
-
-def _labels_fields(classes: Array) -> dict[str, Any]:
-    """Labels as a list of Python values with their dtype: text, of fixed length or objects, round-trips too."""
-    values = classes.tolist()
-    if not all(isinstance(value, (str, int, float)) for value in values):
-        raise InvalidParameterError("classes", values, "must be text, numbers or Booleans to be saved")
-    return {"dtype": classes.dtype.str, "values": values}
 
 
 def _labels(fields: Mapping[str, Any]) -> Array:

@@ -18,7 +18,7 @@ from dpconvex.algorithms.select import Options
 from dpconvex.data import NumericTarget, Schema
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _targets
-from dpconvex.estimators._descriptions import REGRESSOR, with_shared
+from dpconvex.estimators._descriptions import REGRESSOR, final_estimator
 from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._features import wide
 from dpconvex.estimators._intervals import INFERENCE, WithIntervals
@@ -112,8 +112,7 @@ class PrivateLinearRegressor(_targets.Regressor, PrivateLinearModel):
             features, encoded, targets, whose = opened
         self._learn(features, encoded, targets, loss, source, whose, weights)
         self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # as scikit-learn's regressors
-        name_model(self)
-        return self
+        return name_model(self)
 
     def _weighted(self, loss: LinearModelLoss) -> LinearModelLoss:
         if self._weighs and self.heavy_tailed is not None:
@@ -129,10 +128,6 @@ class PrivateLinearRegressor(_targets.Regressor, PrivateLinearModel):
             return lazy
         linear, bounds = self._linear(X)[:, 0], self._range()
         return np.clip(linear, bounds.lower, bounds.upper)
-
-    @property
-    def output_scale(self) -> float:
-        return self._range().width
 
     def _default_radius(self, domain: DataDomain, loss: LinearModelLoss) -> float:
         return REGRESSION_RADIUS * default_radius(domain)
@@ -153,8 +148,7 @@ class PrivateLinearRegressor(_targets.Regressor, PrivateLinearModel):
         return heavy_plans(plan.problem, privacy, *tails, plan.algorithm, options, self.failure, shape)
 
     def _choices(self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> Found:
-        tails = self._tails()
-        if tails is None:
+        if (tails := self._tails()) is None:
             self._refuse_methods()
             return super()._choices(problem, privacy, options)
         for name, value in (("tilt", problem.tilt), ("attack_radius", problem.attack_radius)):
@@ -273,9 +267,7 @@ class PrivateLinearRegressor(_targets.Regressor, PrivateLinearModel):
         return number_array(self._required(y))
 
 
-@final
-@with_shared(**INFERS)
-@dataclass(eq=False, repr=False)
+@final_estimator(**INFERS)
 class PrivateLinearRegression(WithIntervals, PrivateLinearRegressor):
     """Least-squares regression under differential privacy, with an l2 penalty (ridge).
 
@@ -331,9 +323,7 @@ class PrivateLinearRegression(WithIntervals, PrivateLinearRegressor):
         return capped(self._reach(), self.delta)
 
 
-@final
-@with_shared(**INFERS)
-@dataclass(eq=False, repr=False)
+@final_estimator(**INFERS)
 class PrivateHuberRegressor(WithIntervals, PrivateLinearRegressor):
     """Robust regression under differential privacy: the pseudo-Huber loss.
 
@@ -374,9 +364,7 @@ class PrivateHuberRegressor(WithIntervals, PrivateLinearRegressor):
         return PseudoHuberLoss(min(max(share, 1 / _validate.LARGEST), _validate.LARGEST), target_bound=reach)
 
 
-@final
-@with_shared(**SHARED)
-@dataclass(eq=False, repr=False)
+@final_estimator(**SHARED)
 class PrivateQuantileRegressor(PrivateLinearRegressor):
     """Regression of a quantile under differential privacy: the pinball loss.
 

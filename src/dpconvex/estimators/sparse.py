@@ -16,7 +16,7 @@ from dpconvex.algorithms.minimax.registry import plan_saddle
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _features, _matrices, _targets
-from dpconvex.estimators._descriptions import LINEAR, REGRESSOR, SEED, with_shared
+from dpconvex.estimators._descriptions import LINEAR, REGRESSOR, SEED, final_estimator
 from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._streams import able, count, open_rows, shuffled
 from dpconvex.estimators.base import FittedModel
@@ -88,7 +88,10 @@ class PrivateSparseModel(FittedModel):
         given = {name: getattr(self, name) for name in ("schema", "feature_bound", "feature_bounds")}
         remedy = "Bounds must be public knowledge: data are clipped into them. "
         _features.require_one(given, "feature_bound", remedy + "feature_bound=1.0 declares entries between -1 and 1")
-        _features.records_only(self.schema)
+        if isinstance(self.schema, Schema) and (user := self.schema.user) is not None:
+            what = "asks to protect all rows of a user together, and this method protects single rows only"
+            remedy = "Make a table with one row a user, or drop the schema's `user` if a row is what must be protected"
+            raise InvalidParameterError("user", user, what, remedy)
         domain = None
         if self.feature_bound is not None:
             bound = _validate.real("feature_bound", self.feature_bound, at_least=1e-40, at_most=1e40)
@@ -138,9 +141,7 @@ class PrivateSparseModel(FittedModel):
         return clipped @ self.encoded_coef_[0] + self.encoded_intercept_[0]
 
 
-@final
-@with_shared(**REGRESSOR, seed=SEED)
-@dataclass(eq=False, repr=False)
+@final_estimator(**REGRESSOR, seed=SEED)
 class PrivateLasso(_targets.Regressor, PrivateSparseModel):
     """Least squares with coefficients in an l1 ball under differential privacy: many features, few that matter.
 
@@ -229,17 +230,12 @@ class PrivateLasso(_targets.Regressor, PrivateSparseModel):
             features, records = opened[:2]
         self._learn(features, records, source, bounds.middle)
         self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # as scikit-learn's regressors
-        name_model(self)
-        return self
+        return name_model(self)
 
     def predict(self, X: Any) -> Floats:
         """Return the prediction for every record, (n,), in the target's unit, clipped to the target bounds."""
         bounds = self._range()
         return np.clip(self._linear(X), bounds.lower, bounds.upper)
-
-    @property
-    def output_scale(self) -> float:
-        return self._range().width
 
     def _range(self) -> _targets.TargetRange:
         return _targets.declared_range(self.target_bounds, self.schema)
@@ -317,8 +313,7 @@ class PrivateSparseClassifier(_targets.FromLogits, _targets.Classifier, PrivateS
         return _targets.default_index(y)
 
 
-@final
-@with_shared(linear=LINEAR)
+@final_estimator(linear=LINEAR)
 class PrivateSparseLogisticRegression(PrivateSparseClassifier):
     """Logistic regression with coefficients in an l1 ball under differential privacy: many features, few that matter.
 
@@ -381,5 +376,4 @@ class PrivateSparseLogisticRegression(PrivateSparseClassifier):
             features, records, classes = *opened[:2], self._schema_classes()
         self._learn(features, records, source)
         self.classes_ = classes
-        name_model(self)
-        return self
+        return name_model(self)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, astuple, dataclass, field, replace
-from typing import Any, Self, cast, final, overload
+from dataclasses import KW_ONLY, astuple, field, replace
+from typing import Any, ClassVar, Self, cast, overload
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -23,7 +23,7 @@ from dpconvex.data.cells import AUTO, MISSING, PRIVATE, CellColumn, NumberCells
 from dpconvex.data.frames import open_table
 from dpconvex.data.table_cells import Bins, TableCells
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators._descriptions import RELEASED, SEED, with_shared
+from dpconvex.estimators._descriptions import RELEASED, SEED, final_estimator
 from dpconvex.estimators._features import checked_schema
 from dpconvex.estimators._matrices import same_length
 from dpconvex.estimators._private import PrivateEstimator
@@ -35,9 +35,7 @@ from dpconvex.problems.queries import Marginals
 from dpconvex.randomness import BitSource, source_from
 
 
-@final
-@with_shared(released=RELEASED, seed=SEED)
-@dataclass(eq=False, repr=False)
+@final_estimator(released=RELEASED, seed=SEED)
 class PrivateSyntheticData(PrivateEstimator):
     """Synthetic records under differential privacy, whose marginal tables are near those of the data.
 
@@ -156,6 +154,7 @@ class PrivateSyntheticData(PrivateEstimator):
     answers_: Floats = field(init=False)
     ranges_: dict[str, NumberRange] = field(init=False)
     plan_: QueryReleasePlan = field(init=False)
+    _string: ClassVar[bool] = True
 
     def plan(self, n: int | None = None, *, unit: str | None = None) -> tuple[QueryReleasePlan, ...]:
         """Return all plans for `n` records, or else for `rows`, the smallest predicted error first. Sees no data.
@@ -403,8 +402,3 @@ class PrivateSyntheticData(PrivateEstimator):
             raise InvalidParameterError("impossible", self.impossible, what, "Give its bins: a number or edges")
         able = self.algorithm in (AUTO, *FINDING) and self.order <= 2 and self.constants == "calibrated"
         return found if able and pays(privacy, n, len(found.open)) else public
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string = True
-        return tags

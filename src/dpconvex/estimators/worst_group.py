@@ -1,7 +1,7 @@
 """`PrivateWorstGroupClassifier`: train for the group that fares worst."""
 
-from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, ClassVar, Self, final
+from dataclasses import KW_ONLY, field
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from dpconvex.algorithms.minimax.group_proportions import GroupShares, after_pro
 from dpconvex.algorithms.minimax.registry import plan_saddle
 from dpconvex.data.frames import open_table
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators._descriptions import LINEAR, RELEASED, with_shared
+from dpconvex.estimators._descriptions import LINEAR, RELEASED, final_estimator
 from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._features import FeatureMap
 from dpconvex.estimators._matrices import fitted_columns
@@ -24,9 +24,7 @@ from dpconvex.privacy import PrivacyParams
 from dpconvex.randomness import source_from
 
 
-@final
-@with_shared(released=RELEASED, linear=LINEAR)
-@dataclass(eq=False, repr=False)
+@final_estimator(released=RELEASED, linear=LINEAR)
 class PrivateWorstGroupClassifier(PrivateSparseClassifier):
     """Logistic regression for the group with the largest mean loss, under differential privacy.
 
@@ -121,8 +119,7 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
         """
         source = source_from(self.random_state)
         labels, chosen = self._group_labels(), None
-        opened = open_rows(self, X, y, None)
-        if opened is None:
+        if (opened := open_rows(self, X, y, None)) is None:
             features, encoded = self._encoded(X, reset=True)
             targets, classes = self._signs(X, y)
             records: Any = encoded, targets, self._group_index(X, groups, labels)
@@ -146,8 +143,7 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
             self.certificate_ = after_proportions(chosen, self.plan_, tuple(shares.tolist())).certificate(source)
         self.group_weights_, self.group_shares_ = result.y, shares
         self.groups_, self.classes_ = labels, classes
-        name_model(self)
-        return self
+        return name_model(self)
 
     def _plans(self, features: FeatureMap, n: int, shares: Floats, privacy: PrivacyParams) -> tuple[SaddlePlan, ...]:
         problem = self._problem(features, n, tuple(float(1 / share) for share in shares))

@@ -28,12 +28,14 @@ class CurvatureLaw(StrEnum):
     declared by the loss that proves it; the contract tests search for a prediction that breaks it.
     """
 
-    #: Trace of the Hessian at most `curvature_trace` for every slope, as for every smooth loss.
-    BOUNDED = "bounded"
+    BOUNDED = "bounded"  #: Trace of the Hessian at most `curvature_trace` for every slope, as for every smooth loss.
     LOGISTIC = "logistic"  #: one output, no slope beyond ``A <= 1``: ``phi'' <= a (1 - a)`` at the slope ``|phi'| = a``
     #: Every slope is ``A (p - e_y)``, with A half of `slope_bound_l1`, for a probability vector p and a class y; the
     #: Hessian is bounded as `BOUNDED` says.
     SOFTMAX = "softmax"
+
+
+ITSELF: Any = property(lambda loss: loss)  #: Value of attributes that are most often the loss itself.
 
 
 class LinearModelLoss(ABC):
@@ -74,28 +76,17 @@ class LinearModelLoss(ABC):
     frobenius_self_concordance: float | None = forwarded("self_concordance")
     told: tuple[float, ...] | None = forwarded("rates")  #: Public shares of the classes as the caller gave them.
 
-    @property
-    def usual(self) -> "LinearModelLoss":
-        """The loss in which errors are judged: this loss, or the loss for which it is a surrogate."""
-        return self
-
-    @property
-    def unweighted(self) -> "LinearModelLoss":
-        """The loss of a record of weight 1."""
-        return self
-
-    @property
-    def as_told(self) -> "LinearModelLoss":
-        """The loss whose predictions start from these shares as they are."""
-        return self
+    #: The loss in which errors are judged: this loss, or the loss for which it is a surrogate.
+    usual: "LinearModelLoss" = ITSELF
+    unweighted: "LinearModelLoss" = ITSELF  #: The loss of a record of weight 1.
+    as_told: "LinearModelLoss" = ITSELF  #: The loss whose predictions start from these shares as they are.
+    #: Targets of the classes, increasing, if the best constant follows from the classes' shares; else empty.
+    classes: Floats = np.zeros(0)
 
     @property
     def facts(self) -> Mapping[str, Any]:
         """JSON-ready public constants by which this loss differs from the usual one of its name; most have none."""
         return {}
-
-    #: Targets of the classes, increasing, if the best constant follows from the classes' shares; else empty.
-    classes: Floats = np.zeros(0)
 
     def best_constant(self, shares: Floats) -> Floats:
         """Return the predictions (..., n_outputs) of least mean loss for these positive shares of `classes`."""

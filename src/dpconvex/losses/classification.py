@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import logsumexp
+from scipy.special import log_expit, logsumexp
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import Array, Floats, final_dataclass, forwarded, quiet
@@ -207,8 +207,6 @@ class LogisticLoss(TwoClasses, base.SmoothLoss):
         Odd, finite, and strictly increasing for ``A >= 1/2``; for smaller A it is 0 where both slopes are capped. Of a
         saturating loss it is that of one that stops at the cap: at most 0.1 away.
         """
-        from scipy.special import log_expit
-
         size, kink = np.abs(z), _margin_of(self.cap)
         inside = z if self.cap >= 0.5 else np.zeros_like(z)
         # In this form it is exactly `z`, or exactly 0, where it should be.
@@ -329,12 +327,7 @@ class SoftmaxLoss(base.SmoothLoss):
     @quiet
     def _start(self, rates: Floats) -> Floats:
         """Return the loss of classes of these shares where predictions start."""
-        return self._logistic.value(np.log(rates) - np.log1p(-rates), np.ones(1))
-
-    @property
-    def _logistic(self) -> LogisticLoss:
-        """The loss of the negative log-odds of the other classes, and label +1."""
-        return LogisticLoss(self.cap)
+        return LogisticLoss(self.cap).value(np.log(rates) - np.log1p(-rates), np.ones(1))  # of log-odds, label +1
 
     @quiet
     def value(self, z: Floats, y: Floats) -> Floats:
@@ -345,13 +338,14 @@ class SoftmaxLoss(base.SmoothLoss):
             return np.log(np.exp(shifted).sum(axis=1)) - own
         np.put_along_axis(shifted, label, -np.inf, axis=1)
         margin = np.minimum(own - logsumexp(shifted, axis=1), np.finfo(np.float64).max)
-        return self._logistic.value(margin, np.ones(1))
+        return LogisticLoss(self.cap).value(margin, np.ones(1))
 
     @quiet
     def of_labels(self, z: Floats) -> Floats:
         """Return the loss of every label, of shape (n, n_classes)."""
         p = self.probabilities(z)
-        return self._logistic.value(np.minimum(np.log(p) - np.log1p(-p), np.finfo(np.float64).max), np.ones(1))
+        odds = np.minimum(np.log(p) - np.log1p(-p), np.finfo(np.float64).max)
+        return LogisticLoss(self.cap).value(odds, np.ones(1))
 
     @quiet
     def derivative(self, z: Floats, y: Floats) -> Floats:

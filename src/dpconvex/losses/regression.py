@@ -103,6 +103,7 @@ class ResidualSplineLoss(_WideLoss):
     """
 
     spline: base.Spline = REQUIRED  #: The slopes ``lower < 0 < upper`` and the ``width``.
+    self_concordance = forwarded("spline", "self_concordance")
 
     @property
     def slope_bound(self) -> float:
@@ -111,8 +112,6 @@ class ResidualSplineLoss(_WideLoss):
     @property
     def curvature_bound(self) -> float:
         return _rounding.ratio_up(1.0, self.spline.width)
-
-    self_concordance = forwarded("spline", "self_concordance")
 
     @quiet
     def value(self, z: Floats, y: Floats) -> Floats:

@@ -53,8 +53,7 @@ class NormObjectiveNoise(ObjectiveNoise):
     """
 
     norm: NoiseLaw  #: norm of the parameter vector of one output
-    # The event fixes the scale of the noise.
-    event: PureObjectivePerturbation
+    event: PureObjectivePerturbation  #: The event fixes the scale of the noise.
     sensitivity: Sensitivity  #: sensitivity of the summed gradients in this norm
     name: ClassVar[str] = "objective perturbation, norm-exponential"
     exact_bits = exact_as_reals

@@ -252,8 +252,7 @@ def _search(
         score_sigma = exact.enlarged(1.0) / (mu * math.sqrt(share))
         margin = score_sigma * (above * (1 + 3 * TAIL_SLACK) + 3 * TAIL_SLACK)
         passing = math.floor(count * (1 - outliers) - margin - below * score_sigma)
-        found = best_ramp(count, passing)
-        if found is None:
+        if (found := best_ramp(count, passing)) is None:
             continue
         reach, low, high = found
         sigma = exact.enlarged(1.0) / (mu * math.sqrt(1 - share)) * (1 + 1e-12)

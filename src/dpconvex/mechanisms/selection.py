@@ -210,8 +210,7 @@ class BestOfRepeats(Planned):
     """
 
     sensitivity: Sensitivity  #: sensitivity of a score before its noise, `"absolute"`
-    # The cost of a run, and the law of the number of runs.
-    event: RepeatedSelection
+    event: RepeatedSelection  #: The cost of a run, and the law of the number of runs.
     name: ClassVar[str] = "best of a secret number of runs"
     exact_bits = exact_as_reals  # the number of runs follows its law exactly; runs have their own `exact_bits`
 

@@ -63,8 +63,7 @@ def _lone(events: Sequence[Counted]) -> Event | None:
 def spent_epsilon(events: Sequence[Counted], delta: float) -> float:
     """Total epsilon at `delta`, rounded up; infinity where no epsilon suffices."""
     charge_list(len(events))
-    name = accountant_name(events)
-    if name == "none":
+    if (name := accountant_name(events)) == "none":
         return 0.0
     if name == "exact sum":
         return _rounding.float_up(_pure(events))
@@ -79,8 +78,7 @@ def spent_epsilon(events: Sequence[Counted], delta: float) -> float:
 def spent_delta(events: Sequence[Counted], epsilon: float) -> float:
     """Total delta at `epsilon`, rounded up; 0 where a pure guarantee covers it."""
     charge_list(len(events))
-    name = accountant_name(events)
-    if name == "none":
+    if (name := accountant_name(events)) == "none":
         return 0.0
     if name == "exact sum":
         return 0.0 if spent_epsilon(events, 0.0) <= epsilon else 1.0

@@ -326,8 +326,7 @@ def _append(file: int, line: str) -> None:
     """Append one line and force it to the disk; if there is no room for all of it, its written part is removed."""
     data, size = line.encode("ascii"), os.fstat(file).st_size
     try:
-        written = os.write(file, data)
-        if written < len(data):
+        if os.write(file, data) < len(data):
             raise OSError(errno.ENOSPC, "no space is left for a whole line")
     except OSError:
         os.ftruncate(file, size)  # removes only what this process wrote, as it holds the lock
@@ -367,7 +366,9 @@ def _read(file: int, path: Path) -> Account:
         raise BudgetFileError(f"{path}: its first line is no budget ({error})") from None
     version = int(header["dpconvex_budget"])
     entries = [line for line in lines[1:] if line.strip()]
-    notes = [version > 1 and _is_note(line) for line in entries]
+    # Notes of what was released, and beginnings of such notes, pay for nothing.
+    begun = (line.startswith('{"line"') or (len(line) > 2 and '{"line"'.startswith(line)) for line in entries)
+    notes = [version > 1 and each for each in begun]
     spent = [_entry(line, renews > 0) for line, note in zip(entries, notes, strict=True) if not note]
     for text in compress(entries, notes):
         fields = _fields(text) or {}
@@ -377,11 +378,6 @@ def _read(file: int, path: Path) -> Account:
             spent[int(line) - 1] = replace(spent[int(line) - 1], **known)
     newest = max([period, *(entry.period for entry in spent if entry.period is not None)])
     return Account(total, str(header.get("data", "")), tuple(spent), renews, begins, newest, version)
-
-
-def _is_note(line: str) -> bool:
-    """Whether a line is a note of what was released, or the beginning of such a note: then it pays for nothing."""
-    return line.startswith('{"line"') or (len(line) > 2 and '{"line"'.startswith(line))
 
 
 def _fields(line: str) -> dict[str, Any] | None:

@@ -47,8 +47,7 @@ def limited(work: float) -> Iterator[Work]:
 
 def charge(work: float) -> None:
     """Count `work` that is about to be done; raise `UnsupportedEventError` if `limited` does not allow it."""
-    allowed = WORK.get()
-    if allowed is None:
+    if (allowed := WORK.get()) is None:
         return
     if not work <= allowed.left:
         allowed.left = -1.0

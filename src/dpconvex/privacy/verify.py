@@ -49,8 +49,7 @@ NOT_CHECKED = (
     "that the declared bounds and classes were chosen without looking at the data, and that no assumption was removed "
     "that a caller's choice adds to the planned ones: classes='infer' adds one",
     "that lemmas hold and failure probabilities are what they say: proved in the documentation, attacked by the tests",
-)
-"""What no certificate can show, or this verifier does not recompute; printed by the command line beside the result."""
+)  #: What no certificate can show, or this verifier does not recompute; printed by the command line beside the result.
 
 Keys = tuple[str | int, ...]  #: Path of a value in nested fields: names of fields and positions in lists
 
@@ -231,8 +230,7 @@ def _release_checks(read: PrivacyCertificate) -> list[Check]:
         same = stated.neighboring == target.neighboring and stated.unit == target.unit
         same &= release.event.neighboring in (None, target.neighboring)
         checks.append(Check(f"relation of {release.label!r}", same, f"{target.neighboring}, {target.unit}"))
-        claimed = release.event.claimed_sensitivity
-        if claimed is not None:
+        if (claimed := release.event.claimed_sensitivity) is not None:
             holds = stated.value <= claimed <= stated.value * (1 + ROUNDING_SHARE)
             detail = f"mechanism covers {claimed:.9g}, lemma needs {stated.value:.9g}"
             checks.append(Check(f"sensitivity of {release.label!r}", holds, detail))
@@ -243,8 +241,7 @@ def _price_checks(read: PrivacyCertificate) -> list[Check]:
     """Compare pure epsilons computed in closed form with the maximum that a search finds."""
     checks = []
     for release in read.releases:
-        found = release.event.searched_epsilon
-        if found is not None:
+        if (found := release.event.searched_epsilon) is not None:
             priced = _rounding.float_up(release.event.pure_epsilon or Fraction(0))
             holds = found * (1 - SAME) <= priced <= found * (1 + SECOND)
             checks.append(Check(f"price of {release.label!r}", holds, f"{priced:.9g}, largest found {found:.9g}"))
@@ -389,8 +386,7 @@ def second_opinions(read: PrivacyCertificate, delta: float) -> list[Check]:
 
 def _second_opinion(events: tuple[accounting.Counted, ...], delta: float, promised: float) -> Check:
     own, name = accounting.spent_epsilon(events, delta), accounting.accountant_name(events)
-    second = accounting.second_opinion(events, delta)
-    if second is None:
+    if (second := accounting.second_opinion(events, delta)) is None:
         return Check("one accountant", True, f"{name}: {own:.6g}; no other one prices such releases")
     other, epsilon = second
     detail = f"{name}: {own:.6g}, {other}: {epsilon:.6g}"

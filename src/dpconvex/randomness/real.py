@@ -46,8 +46,7 @@ def add_noise(value: Floats, law: Law, scale: float, step: float, source: BitSou
     def nearest(noise: list[Any]) -> list[int] | None:
         units: list[int] = []
         for c, z in zip(center, noise, strict=True):
-            unit = (c + factor * z + half).floor().unique_fmpz()
-            if unit is None:
+            if (unit := (c + factor * z + half).floor().unique_fmpz()) is None:
                 return None
             units.append(int(unit))
         return units

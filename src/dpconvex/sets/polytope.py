@@ -93,6 +93,8 @@ class Polytope(ConvexSet):
     @cached_property
     def _corners(self) -> Floats:
         """The vertices, shape (k, dim)."""
+        from scipy.optimize import linprog
+
         normals, bounds = self._scaled
         m, dim = normals.shape
         if math.comb(m, dim) > _MOST_CORNERS:
@@ -105,7 +107,9 @@ class Polytope(ConvexSet):
         found = np.linalg.solve(normals[chosen], bounds[chosen][..., None])[..., 0]
         size = float(np.abs(found).max(initial=0.0)) + float(np.abs(bounds).max())
         corners = found[np.all(found @ normals.T <= bounds + 1e-12 * size, axis=1)]
-        if len(corners) == 0 or _unbounded(normals):
+        # The set is bounded if positive weights balance the normals (Stiemke).
+        facts = {"A_eq": normals.T, "b_eq": np.zeros(dim), "bounds": (1.0, None), "method": "highs"}
+        if len(corners) == 0 or linprog(np.zeros(m), **facts).status != 0:
             raise InvalidParameterError("bounds", self.bounds, "must leave a bounded set with interior points")
         _, first = np.unique(np.round(corners / size, 11), axis=0, return_index=True)
         corners = np.asarray(corners[np.sort(first)], dtype=np.float64)
@@ -156,11 +160,3 @@ class Polytope(ConvexSet):
             excess = np.where(active[changed], x[changed] @ normals.T - bounds, 0.0)
             x[changed] -= np.einsum("kdm,km->kd", inverse, excess)
         return x
-
-
-def _unbounded(normals: Floats) -> bool:
-    """Whether ``normals @ v <= 0`` has a solution other than 0: no positive weights balance the normals (Stiemke)."""
-    from scipy.optimize import linprog
-
-    m, dim = normals.shape
-    return linprog(np.zeros(m), A_eq=normals.T, b_eq=np.zeros(dim), bounds=(1.0, None), method="highs").status != 0

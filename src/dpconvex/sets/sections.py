@@ -106,8 +106,7 @@ class BallSection(ConvexSet):
 
 
 def _onto(w: Floats, radius: float) -> Floats:
-    length = _norm(w)
-    return w if length <= radius else w * (radius / length)
+    return w if (length := _norm(w)) <= radius else w * (radius / length)
 
 
 def _norm(w: Floats) -> float:

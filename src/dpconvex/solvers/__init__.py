@@ -20,8 +20,7 @@ SOLVERS: tuple[type[Solver], ...] = (
 
 NAMED_SOLVERS: dict[str, type[Solver]] = {
     re.sub("(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower(): kind for kind in SOLVERS if kind is not Guaranteed
-}
-"""The solvers that a user may ask for, by name."""
+}  #: The solvers that a user may ask for, by name.
 
 __all__ = [
     "LBFGS", "NAMED_SOLVERS", "SOLVERS", "AcceleratedGradient", "Accuracy", "BallNewton", "CuttingPlane",

@@ -15,13 +15,13 @@ from dpconvex.problems.linear.objective import LinearModelObjective
 from dpconvex.problems.minimax.adversarial import SaddleBounds, SaddleObjective, saddle_constants, saddle_steps
 from dpconvex.sets import ConvexSet, L2Ball
 from dpconvex.solvers import _certificates as certificates
-from dpconvex.solvers.base import Accuracy, Solver, SolverResult, Start
+from dpconvex.solvers.base import Accuracy, Counted, Solver, SolverResult, Start
 
 _SHARE = 0.25  # share of the radius left to the solver of a smoothed loss; smoothing takes the rest
 
 
 @final_dataclass
-class AcceleratedGradient(Solver):
+class AcceleratedGradient(Counted, Solver):
     r"""Nesterov's method for smooth, strongly convex objectives over any set with a projection.
 
     ``y_t = project(w_{t-1} - gradient(w_{t-1}) / beta)``, ``w_t = (1 + theta) y_t - theta y_{t-1}``,
@@ -34,10 +34,6 @@ class AcceleratedGradient(Solver):
     Source: Lowy and Razaviyayn, Algorithm 4, with the count of V-FISTA (Beck 2017, *First-order methods in
     optimization*, Theorem 10.42); docs, Solver certificates.
     """
-
-    treats_tilt = True
-
-    max_steps: int | None = None
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         return None if math.isfinite(loss.curvature_bound) else "needs a smooth loss"
@@ -92,16 +88,12 @@ def _begin(objective: Objective, constraint: ConvexSet, start: Floats | None) ->
 
 
 @final_dataclass
-class SmoothedAcceleratedGradient(Solver):
+class SmoothedAcceleratedGradient(Counted, Solver):
     r"""`AcceleratedGradient` on ``loss.smoothed(width)``, the width chosen from public facts.
 
     Smoothing lowers every loss, hence the objective, by between 0 and ``width A^2 / 2``, so its minimizer moves by at
     most ``sqrt(width A^2 / mu)`` (strong convexity of both); the width makes that 3/4 of the radius.
     """
-
-    treats_tilt = True
-
-    max_steps: int | None = None
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         return None if isinstance(loss, PiecewiseLinearLoss) else "needs a piecewise linear loss of a linear model"
@@ -124,7 +116,7 @@ class SmoothedAcceleratedGradient(Solver):
 
 
 @final_dataclass
-class ExtraGradient(Solver):
+class ExtraGradient(Counted, Solver):
     r"""Extragradient: parameters and attacks z = (w, v) move by ``z' = P(z - F(z)/(2k))``, ``z = P(z - F(z')/(2k))``.
 
     F is the saddle operator with a small ridge on the attacks (`saddle_constants`), in whose norm it has
@@ -136,10 +128,6 @@ class ExtraGradient(Solver):
     Source: Korpelevich (1976); stands in for the method that Lowy and Razaviyayn suggest, Algorithm 8 (erratum: its
     pseudocode is not in the paper). Proof of the count: docs, Saddle problems.
     """
-
-    treats_tilt = True
-
-    max_steps: int | None = None
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         if not isinstance(loss, SaddleBounds):

@@ -1,6 +1,7 @@
 """What a solver is and returns: a point, and a proof of how far it can be from the minimizer."""
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import ClassVar, Literal, final
 
 import numpy as np
@@ -100,6 +101,14 @@ class Solver(ABC):
     @abstractmethod
     def _solve(self, objective: Objective, radius: float, constraint: ConvexSet, start: Start) -> SolverResult:
         """As `solve`, after its checks."""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A method, for tilted losses too, whose number of steps is known before: `Solver`, where `max_steps` is None."""
+
+    treats_tilt: ClassVar[bool] = True
+    max_steps: int | None = None
 
 
 def needs_whole_space(constraint: ConvexSet) -> str | None:

@@ -29,7 +29,6 @@ class Guaranteed(Solver):
     """
 
     treats_tilt = True
-
     fast: Solver
     guaranteed: Solver  #: a solver with a step bound that holds for every data set
     last = forwarded("guaranteed")

@@ -28,7 +28,6 @@ class DualCoordinateAscent(Solver):
     """
 
     only_sums = False
-
     max_steps: int = 20_000  #: largest number of passes over the data
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:

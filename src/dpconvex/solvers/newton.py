@@ -45,7 +45,6 @@ class NewtonCholesky(Solver):
     """
 
     treats_tilt = True
-
     max_steps: int = 60  #: largest number of full steps
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
@@ -151,7 +150,6 @@ class SmoothedNewton(Solver):
     """
 
     treats_tilt = True
-
     max_steps: int = 60  #: largest number of steps at each width
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
@@ -190,7 +188,6 @@ class BallNewton(Solver):
     """
 
     treats_tilt = True
-
     max_steps: int = 100
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
@@ -279,7 +276,6 @@ class LBFGS(Solver):
     """
 
     treats_tilt = True
-
     max_steps: int = 1000  #: largest number of L-BFGS steps
     polish: int = 20  #: largest number of Newton steps after L-BFGS
 

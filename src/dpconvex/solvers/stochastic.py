@@ -38,8 +38,8 @@ class StochasticSubgradient(Solver):
     """
 
     treats_weights, only_sums = False, False
-
     max_steps: int = 100  #: largest number of stages
+    steps_for = staticmethod(Subgradient.steps_for)  #: expected number of component steps: a forecast, no guarantee
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         if math.isinf(loss.slope_bound):
@@ -47,8 +47,6 @@ class StochasticSubgradient(Solver):
         if not isinstance(loss, SmoothLoss | PiecewiseLinearLoss):
             return "needs a smooth or piecewise linear loss of a linear model"
         return components.needs_slope_curve(loss) or needs_whole_space(constraint)
-
-    steps_for = staticmethod(Subgradient.steps_for)  #: expected number of component steps: a forecast, no guarantee
 
     def _solve(self, objective: Objective, radius: float, constraint: ConvexSet, start: Start) -> SolverResult:
         from dpconvex.solvers import _loops
@@ -115,7 +113,6 @@ class Katyusha(Solver):
     """
 
     treats_weights, only_sums = False, False
-
     max_steps: int | None = None  #: largest number of epochs; None: three times `steps_for`
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:

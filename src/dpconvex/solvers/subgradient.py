@@ -14,7 +14,7 @@ from dpconvex.problems.base import Bounds
 from dpconvex.sets import ConvexSet, L2Ball
 from dpconvex.sets.box import project_onto_simplex
 from dpconvex.solvers import _certificates as certificates
-from dpconvex.solvers.base import Accuracy, Solver, SolverResult, Start
+from dpconvex.solvers.base import Accuracy, Counted, Solver, SolverResult, Start
 
 _PLANES = 150  # largest number of planes; beyond it, the planes of smallest weight are merged into one
 _ASCENT = 3000  # most ascent steps on the weights per plane; any number keeps the certificate and the step bound
@@ -22,7 +22,7 @@ _SHARE = 0.05  # ascent on the weights stops when it could gain less than this s
 
 
 @final_dataclass
-class Subgradient(Solver):
+class Subgradient(Counted, Solver):
     r"""``w_t = project(w_{t-1} - eta_{t-1} g_{t-1})``, ``eta_t = 2 / (mu (t + 1))``; the best iterate or an average.
 
     Without a constraint it works in the ball of radius ``(L + |linear|) / mu``, which holds the minimizer.
@@ -30,9 +30,6 @@ class Subgradient(Solver):
     Source: Lowy and Razaviyayn, Algorithm 2 and Proposition 3.2 (errata P6); certificate C3: docs, Solver certificates.
     """
 
-    treats_tilt = True
-
-    max_steps: int | None = None
     #: The iterate of smallest value, or the average with weights t. One certificate and one step count hold for both;
     #: where values round too coarsely to compare iterates, the average is returned, as it needs no values.
     output: Literal["best", "average"] = "best"
@@ -95,7 +92,7 @@ class Subgradient(Solver):
 
 
 @final_dataclass
-class CuttingPlane(Solver):
+class CuttingPlane(Counted, Solver):
     r"""Minimize ``mu/2 |u|^2 + max_j (<g_j, u> + h_j)``, add the plane at the minimizer, repeat.
 
     Weights theta of the planes, ``theta >= 0`` with sum 1, give the lower bound
@@ -111,9 +108,6 @@ class CuttingPlane(Solver):
     Source: Teo, Vishwanathan, Smola and Le 2010, "Bundle methods for regularized risk minimization"; docs, Heavy tails.
     """
 
-    treats_tilt = True
-
-    max_steps: int | None = None
     refusal = Subgradient.refusal
 
     @staticmethod

@@ -47,7 +47,9 @@ def geometric_median(X: Floats, tol: float = 1e-10) -> GeometricMedianSolution:
     0. `tol` is the wanted bound on ``value / least value - 1``, in [1e-13, 1).
     """
     _validate.real("tol", tol, at_least=1e-13, below=1.0)
-    points = _matrix(X)
+    if X.ndim != 2 or 0 in X.shape or X.dtype.kind not in "fiub":
+        raise InvalidDataError(f"X has shape {X.shape} and dtype {X.dtype}; a real matrix (n, d) is needed")
+    points = np.ascontiguousarray(X, dtype=np.float64)
     search = _Search(points)
     status = search.run(tol)
     point = search.best.anchor + search.best.offset
@@ -59,12 +61,6 @@ def geometric_median(X: Floats, tol: float = 1e-10) -> GeometricMedianSolution:
     elif status is Status.CERTIFIED:  # the best position was certified, but no float is as good
         status = Status.STALLED
     return GeometricMedianSolution(point, here.value, gap, status, search.steps + 1)
-
-
-def _matrix(X: Floats) -> Floats:
-    if X.ndim != 2 or 0 in X.shape or X.dtype.kind not in "fiub":
-        raise InvalidDataError(f"X has shape {X.shape} and dtype {X.dtype}; a real matrix (n, d) is needed")
-    return np.ascontiguousarray(X, dtype=np.float64)
 
 
 @final_dataclass(eq=False)
@@ -135,20 +131,15 @@ class _Search:
                 tried = sums.nearest
                 self._try(_Position.at(self._X, self._X[tried].copy(), np.zeros_like(before.offset)))
             if self.best is before:
-                after = before.moved(self._X, before.step())
-                self._newton_from(after, slow=after.excess > _SLOW * before.excess)
+                self.best = after = before.moved(self._X, before.step())
+                self.steps += 1
+                if after.excess > max(_SLOW * before.excess, 0.0) and self._newton:
+                    self._try(after.moved(self._X, _newton_step(self._X, after)))
             gained = self.best.excess < before.excess or self.best.value < before.value
             still = 0 if gained else still + 1
             if still >= 3:
                 return Status.STALLED
         return Status.CERTIFIED
-
-    def _newton_from(self, position: _Position, *, slow: bool) -> None:
-        """Move to a position, or to a better one that a Newton step from there leads to."""
-        self.best = position
-        self.steps += 1
-        if slow and self._newton and position.excess > 0:
-            self._try(position.moved(self._X, _newton_step(self._X, position)))
 
     def _try(self, position: _Position) -> None:
         """Accept a position whose value is no higher, and whose `excess` is halved or whose lower bound is better."""

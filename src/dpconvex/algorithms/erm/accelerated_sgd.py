@@ -53,8 +53,7 @@ class Descent:
                 alpha, gamma = 2 / (t + 1), 4 * stage.gamma / (t * (t + 1))
                 pull = (1 - alpha) * mu + gamma
                 middle = ((1 - alpha) * (mu + gamma) * aggregated + alpha * pull * x) / (gamma + (1 - alpha**2) * mu)
-                gradient = oracle(middle)
-                if gradient is None:
+                if (gradient := oracle(middle)) is None:
                     return aggregated, False
                 x = project((alpha * mu * middle + pull * x - alpha * gradient) / (mu + gamma))
                 aggregated = alpha * x + (1 - alpha) * aggregated

@@ -28,7 +28,7 @@ import numpy as np
 
 from dpconvex import _rounding
 from dpconvex._types import Array, Floats, final_dataclass
-from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, check_average, recorded, require, uses
+from dpconvex.algorithms import PredictedError, PrivateResult, StatedPlan, check_average, recorded, require, uses
 from dpconvex.algorithms.assumptions import USER_LOSS
 from dpconvex.geometry import L2Norm
 from dpconvex.losses import LinearModelLoss
@@ -50,11 +50,9 @@ RADII = np.linspace(0.5, 30.0, 60)  #: Tried radii of the ball: solver radius pl
 
 
 @dataclass(frozen=True)
-class GridPlan(LinearModelPlan):
+class GridPlan(StatedPlan):
     """The fields and properties that the plain and the localized plan share."""
 
-    problem: LinearModelProblem
-    privacy: PrivacyParams
     l2: float
     radius: float  #: Radius rho of the ball
     side: int  #: Odd number of grid points along each axis of the cube around the ball, which cuts the grid
@@ -139,13 +137,12 @@ class LocalizedMechanismPlan(GridPlan):
         "perturbation releases a center with epsilon/2, permute-and-flip a grid point of the ball around it with "
         "epsilon/2; the costs add up."
     )
+    mechanisms = uses({CENTER: "center", CHOICE: "choice"})
 
     @property
     def reach_of_minimizers(self) -> float:
         """A bound on the norms of minimizers, for all data sets."""
         return self.problem.minimizer_norm(self.l2)
-
-    mechanisms = uses({CENTER: "center", CHOICE: "choice"})
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:

@@ -39,8 +39,7 @@ Gaussian noise in each direction does not shrink with fewer columns."""
 GAUSSIAN = ("auto", "gaussian")
 OF_USERS = ("test", "smoothing")
 
-Found = tuple[LinearModelPlan, ...]
-"""Valid plans; the first one is the one to run."""
+Found = tuple[LinearModelPlan, ...]  #: Valid plans; the first one is the one to run.
 
 
 def _gradient(
@@ -106,8 +105,7 @@ ERM_METHODS = Registry(
     Method("recentering", _centering, ("noise", "sums"), noises=None),
     Method("joint_bound", _joint, ("noise", "sums"), noises=None),
     Method("constant", _constant, ("noise", "l2"), noises=None),
-)
-"""Every method by the name used in estimators and on the command line."""
+)  #: Every method by the name used in estimators and on the command line.
 
 
 @stored

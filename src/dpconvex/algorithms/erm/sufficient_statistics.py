@@ -33,7 +33,7 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import Array, Floats, final_dataclass, forwarded
-from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, check_average, recorded
+from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, StatedPlan, check_average, recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import gaussian_block_weights
 from dpconvex.losses import SquaredLoss
@@ -249,11 +249,9 @@ class Stage:
 
 
 @final_dataclass
-class SufficientStatisticsPlan(LinearModelPlan):
+class SufficientStatisticsPlan(StatedPlan):
     """Constants of one run of least squares by sufficient statistics."""
 
-    problem: LinearModelProblem
-    privacy: PrivacyParams
     moments: GaussianMechanism  #: noise of the joint second moments of features and targets
     stages: tuple[Stage, ...]
     l2: float = 0.0  #: ridge weight asked for; its gradient needs no noise

@@ -43,8 +43,7 @@ class LocationPlan(Plan):
 
     @property
     def predicted_error(self) -> PredictedError:
-        # No better bound on the objective holds for every data set.
-        R = self.domain.radius_bound
+        R = self.domain.radius_bound  # No better bound on the objective holds for every data set.
         return PredictedError(2 * R, R, "every point of the domain; in units of the released radius see expected_error")
 
     @final

@@ -30,6 +30,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.special import ndtri
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import Array, Floats, final_dataclass
@@ -162,8 +163,6 @@ class GroupedCenter(CenterFinder):
     @property
     def threshold_margin(self) -> float:
         """The margin that the noise of the test exceeds with probability at most delta_1."""
-        from scipy.special import ndtri
-
         # Up by 1e-5: inflated noise, its grid, and the rounding of the sum and of this line.
         return float(self.test.sigma * INFLATION * (-ndtri(self.margin) * (1 + 1e-5) + 1e-5))
 
@@ -208,8 +207,7 @@ def plan_radius(
 
 def least_group(n: int, failure: float, low: float) -> int:
     """Return the least size at which groups mislead, on either of two data sets, with probability at most `failure`."""
-    # Lemma 4, solved for the size.
-    divergence = low * math.log(2 * low) + (1 - low) * math.log(2 * (1 - low))
+    divergence = low * math.log(2 * low) + (1 - low) * math.log(2 * (1 - low))  # Lemma 4, solved for the size.
     wanted = math.log(2 * n) - math.log(failure) + (1 - low) * math.log(low / (1 - low))
     return math.ceil((1 + wanted / divergence) * (1 + 1e-9))
 

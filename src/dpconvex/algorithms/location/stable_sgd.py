@@ -25,6 +25,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from scipy.stats import poisson
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import Array, Floats, final_dataclass
@@ -95,8 +96,6 @@ class StableSgd(Booster):
 
     @property
     def deviation(self) -> float:
-        from scipy.stats import poisson
-
         last = self.phases[-1]  # for a ball of two radii
         uses = last.uses or int(poisson.isf(1 / (2 * self.n), last.steps / self.n)) + 1  # likely the most visits
         return 2 * last.sensitivity(uses) * last.mechanism.sigma

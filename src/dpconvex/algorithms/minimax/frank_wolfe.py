@@ -256,8 +256,7 @@ def plan_variance_reduced(
     check_relation(privacy)
     _validate.choice("constants", constants, ("calibrated", "paper"))
     _require_smooth(problem)
-    if phases is not None and _validate.integer("phases", phases, at_least=1) > MOST_PHASES:
-        raise InvalidParameterError("phases", phases, f"must be at most {MOST_PHASES}")
+    _validate.optional(_validate.integer, {"phases": phases}, at_least=1, at_most=MOST_PHASES)
     if problem.n < 2:
         raise InvalidParameterError("n", problem.n, "must be at least 2", "Use more records")
     most = max(1, min(MOST_PHASES, int(math.log2(problem.n + 2)) - 1))

@@ -70,6 +70,7 @@ class GaussianDescentPlan(SaddlePlan):
     constants = "calibrated"
     noise_name = "gaussian"
     theorem = "Gaussian mechanisms on centered mean gradients, composed adaptively or in parallel over batches."
+    mechanisms = uses({LABEL: "mechanism"})
 
     @property
     def algorithm(self) -> str:
@@ -104,8 +105,6 @@ class GaussianDescentPlan(SaddlePlan):
     @property
     def expectation(self) -> float:
         return self.bound * ERROR_SHARES["smooth" if self.smooth else self.geometry]
-
-    mechanisms = uses({LABEL: "mechanism"})
 
     @cached_property
     def releases(self) -> tuple[Release, ...]:
@@ -223,6 +222,7 @@ class MultiplicativeWeightsPlan(SaddlePlan):
     noise_name = "gaussian"
     error_share = 0.25
     theorem = "Exponential and Gaussian mechanisms in adaptive zCDP composition."
+    mechanisms = uses({DRAWN: "sampling", MOVED: "mechanism"})
 
     @property
     def score_scale(self) -> float:
@@ -250,8 +250,6 @@ class MultiplicativeWeightsPlan(SaddlePlan):
     def predicted_error(self) -> PredictedError:
         what = "regret of the learner and loss of the responder"
         return PredictedError(self.bound, self.problem.trivial_gap, what)
-
-    mechanisms = uses({DRAWN: "sampling", MOVED: "mechanism"})
 
     @property
     def releases(self) -> tuple[Release, ...]:

@@ -20,8 +20,7 @@ SADDLE_METHODS = Registry(
     Method("multiplicative_weights", gaussian.plan_multiplicative_weights),
     Method("bias_reduced_mirror_descent", bias_reduced.plan, ("constants",)),
     Method("boosted_mirror_descent", boosted.plan, ("constants",)),
-)
-"""Methods for two players: ``planner(problem, privacy, **options) -> SaddlePlan``."""
+)  #: Methods for two players: ``planner(problem, privacy, **options) -> SaddlePlan``.
 
 SPARSE_METHODS = Registry(
     "sparse",
@@ -30,8 +29,7 @@ SPARSE_METHODS = Registry(
     VERTEX_DESCENT,
     MIRROR_DESCENT,
     Method("variance_reduced_frank_wolfe", frank_wolfe.plan_variance_reduced, ("constants",)),
-)
-"""Methods for one player, with planners of the same form."""
+)  #: Methods for one player, with planners of the same form.
 
 
 def plan_saddle(

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Array, Floats, final_dataclass
+from dpconvex._types import REQUIRED, Array, Floats, final_dataclass
 from dpconvex.algorithms import Plan, check_relation
 from dpconvex.algorithms.queries.released_tables import Histogram, ReleasedModel, ReleasedTables
 from dpconvex.errors import InvalidDataError, InvalidParameterError
@@ -46,8 +46,7 @@ class QueryResult:
     """What a run returns: the released model, answers and tables, with certificate and plan."""
 
     model: ReleasedModel  #: gives the share of every combination of values, and draws synthetic records
-    #: Answers to the planned queries, (count,): those of the model unless the method says otherwise.
-    answers: Floats
+    answers: Floats  #: Answers to the planned queries, (count,): those of the model unless the method says otherwise.
     tables: ReleasedTables | None  #: the noisy tables themselves, where the method measured tables
     certificate: PrivacyCertificate  #: states what the release costs
     plan: "QueryReleasePlan"  #: the plan that ran: public constants
@@ -72,11 +71,8 @@ class QueryReleasePlan(Plan):
     assumptions: ClassVar[tuple[Assumption, ...]] = (
         Assumption("a query's values lie in its public range", "the queries are public and fixed"),
     )
-
-    @property
-    @abstractmethod
-    def expectation(self) -> float:
-        """A guess at the typical largest error of the histogram (docs, Synthetic data); not a bound."""
+    #: A guess at the typical largest error of the histogram (docs, Synthetic data); not a bound.
+    expectation: ClassVar[float] = REQUIRED
 
     @property
     def ranked(self) -> float:

@@ -26,7 +26,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Array, Floats, final_dataclass
+from dpconvex._types import REQUIRED, Array, Floats, final_dataclass
 from dpconvex.algorithms import Plan, PredictedError, check_relation, recorded
 from dpconvex.errors import InvalidDataError
 from dpconvex.geometry import GroupedNorm
@@ -70,21 +70,10 @@ class EvaluationPlan(Plan):
         ),
     )
     label: ClassVar[str]
-
-    @property
-    @abstractmethod
-    def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Shapes of the tables."""
-
-    @property
-    @abstractmethod
-    def mechanism(self) -> Mechanism[Floats]:
-        """The noise on all tables together."""
-
-    @property
-    @abstractmethod
-    def deviation(self) -> float:
-        """Standard deviation of the noise in the accuracy, or in a mean on the scale from 0 to 1."""
+    shapes: ClassVar[tuple[tuple[int, ...], ...]] = REQUIRED  #: Shapes of the tables.
+    mechanism: ClassVar[Mechanism[Floats]] = REQUIRED  #: The noise on all tables together.
+    #: Standard deviation of the noise in the accuracy, or in a mean on the scale from 0 to 1.
+    deviation: ClassVar[float] = REQUIRED
 
     @property
     def size(self) -> int:
@@ -219,6 +208,4 @@ def plan(n: int, privacy: PrivacyParams, *, classes: int = 2, groups: int = 1) -
     check_relation(privacy, users=True)
     for name, value, least, most in (("n", n, 1, LARGEST), ("groups", groups, 1, 500), ("classes", classes, 0, 100)):
         _validate.real(name, _validate.integer(name, value, at_least=least), at_most=most)
-    if classes:
-        return CountsPlan(n, privacy, groups, max(classes, 2))
-    return NumbersPlan(n, privacy, groups)
+    return CountsPlan(n, privacy, groups, max(classes, 2)) if classes else NumbersPlan(n, privacy, groups)

@@ -159,15 +159,10 @@ class FoundBinsPlan(QueryReleasePlan):
         return self.queries.shape[column] - (column in self.open.missing)
 
     def describe(self) -> Mapping[str, Any]:
-        found = {
-            "columns": list(self.open.columns),
-            "cells": [ranges.CELLS, SIZE],
-            "shares": list(self.parts),
-            "deviations": [deviation for _, deviation, _ in self.noises.values()],
-            "ranges": [list(astuple(one)) for one in self.outer],
-            "found": [list(cut) for cut in self.edges] or None,
-        }
-        return {**self.then.describe(), "private_bins": found}
+        facts = {"columns": list(self.open.columns), "cells": [ranges.CELLS, SIZE], "shares": list(self.parts)}
+        facts |= {"deviations": [deviation for _, deviation, _ in self.noises.values()]}
+        found = {"ranges": [list(astuple(one)) for one in self.outer], "found": [*map(list, self.edges)] or None}
+        return {**self.then.describe(), "private_bins": facts | found}
 
     @cached_property
     def grids(self) -> tuple[Array, ...]:

@@ -39,6 +39,7 @@ class QueryNoisePlan(base.QueryReleasePlan):
     mu: float  #: budget of Gaussian noise; 0 for Laplace noise
     algorithm = "query_noise"
     theorem = "Gaussian or Laplace mechanism on the vector of all mean answers."
+    mechanisms = uses({LABEL: "mechanism"})
 
     @property
     def noise_name(self) -> str:
@@ -64,8 +65,6 @@ class QueryNoisePlan(base.QueryReleasePlan):
     def sigma(self) -> float:
         """Standard deviation of the noise of an answer."""
         return self._noise[1]
-
-    mechanisms = uses({LABEL: "mechanism"})
 
     @property
     def predicted_error(self) -> PredictedError:

@@ -268,13 +268,9 @@ class NoisyTablesPlan(base.QueryReleasePlan):
 
     def release(self, codes: Any, source: BitSource, ledger: Ledger, weights: Floats | None = None) -> ReleasedTables:
         """Count every table of records (n, columns), and return the noisy counts as shares."""
-        shape = self.queries.shape
+        shape, cells = self.queries.shape, self.queries.codes
         sides = [[shape[axis] for axis in subset] for subset in self.subsets]
-
-        def work(codes: Array, _: Array, own: Floats | None = None) -> Parts:
-            return table_counts(self.queries.codes(codes), shape, self.subsets, own)
-
-        counted = totals(codes, codes, work, weights)
+        counted = totals(codes, codes, lambda X, _, w=None: table_counts(cells(X), shape, self.subsets, w), weights)
         each = zip(sides, self.noises, counted, strict=True)
         if self.joint:
             noisy = self._matrix.release(counted, source, ledger)

@@ -43,7 +43,6 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import ExponentialMechanism, Mechanism, Planned, ReportNoisyMax
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.problems.data.sources.rows import totals
-from dpconvex.problems.data.summation import Parts
 from dpconvex.problems.queries import LinearQueries
 from dpconvex.randomness import BitSource
 
@@ -172,11 +171,9 @@ class NoisyTreePlan(QueryReleasePlan):
         """Count, add noise, choose pairs and measure them; return the noisy counts as shares."""
         shape, noises, known = self.queries.shape, self.fixed.noises, [*self.fixed.subsets]
         subsets = (*known, *(self.candidates if self.pairs else ()))
-
-        def work(codes: Array, _: Array, own: Floats | None = None) -> Parts:
-            return noisy_tables.table_counts(self.queries.codes(codes), shape, subsets, own)
-
-        counted = dict(zip(subsets, totals(codes, codes, work, weights), strict=True))
+        count, cells = noisy_tables.table_counts, self.queries.codes
+        found = totals(codes, codes, lambda X, _, w=None: count(cells(X), shape, subsets, w), weights)
+        counted = dict(zip(subsets, found, strict=True))
 
         def measure(subset: tuple[int, ...], label: str, noise: Mechanism[Floats]) -> Floats:
             sides = [shape[axis] for axis in subset]

@@ -19,8 +19,7 @@ QUERY_METHODS = Registry(
     Method("query_noise", noisy_answers.plan),
     Method("mwem", mwem.plan),
     Method("saddle_point", plan_saddle_point, ("constants",)),
-)
-"""``planner(queries, n, privacy, **options) -> QueryReleasePlan``."""
+)  #: ``planner(queries, n, privacy, **options) -> QueryReleasePlan``.
 
 FINDING = ("noisy_tables", "noisy_tree", "grouped_tables")  #: Methods that can find ranges and bins
 

@@ -115,8 +115,7 @@ class ReleasedTables:
 
     def estimate(self, axes: tuple[int, ...]) -> tuple[Floats, float]:
         """Return the best unbiased shares of a measured table, in the order of `axes`, and its noise's deviation."""
-        key = tuple(sorted(axes))
-        if key not in self.subsets:
+        if (key := tuple(sorted(axes))) not in self.subsets:
             what = "must be one or two columns whose table was measured, for an interval"
             raise InvalidParameterError("columns", axes, what, "Leave interval out: the model has every table")
         table = self.subsets.index(key)

@@ -59,6 +59,7 @@ class SyntheticPlan(QueryReleasePlan):
         "Mirror descent with vertex sampling for synthetic data (González, Guzmán and Paquette, Theorem 1.1, "
         "variant reconstructed): only the queries are drawn, by exponential mechanisms of bounded range."
     )
+    mechanisms = uses({LABEL: "sampling"})
 
     @property
     def only_sums(self) -> bool:
@@ -89,8 +90,6 @@ class SyntheticPlan(QueryReleasePlan):
     @property
     def expectation(self) -> float:
         return self.predicted_error.bound / 3
-
-    mechanisms = uses({LABEL: "sampling"})
 
     def describe(self) -> Mapping[str, Any]:
         return {"mode": self.mode, "steps": self.steps, "batch": self.batch, "tau_x": self.tau_x, "tau_y": self.tau_y}

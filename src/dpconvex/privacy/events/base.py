@@ -49,8 +49,7 @@ class Event(ABC):
     def __init_subclass__(cls, **options: Any) -> None:
         """Register a class that states a kind; a kind stands for one class only."""
         super().__init_subclass__(**options)
-        kind = cls.__dict__.get("kind")
-        if kind is None:  # an abstract class, or another form of a known event
+        if (kind := cls.__dict__.get("kind")) is None:  # an abstract class, or another form of a known event
             return
         known = _KINDS.setdefault(kind, cls)
         if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):

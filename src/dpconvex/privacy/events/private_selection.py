@@ -83,8 +83,7 @@ class WholeRun(Event):
         return Parts(*largest)
 
     def delta(self, epsilon: float) -> float:
-        pure = self.pure_epsilon
-        if pure is not None:
+        if (pure := self.pure_epsilon) is not None:
             return pure_delta(pure, epsilon)
         return max(accounting.spent_delta(events, epsilon) for events in self._lists)
 
@@ -105,8 +104,7 @@ class RepeatedSelection(Event):
         object.__setattr__(self, "runs", tuple(inner_event("runs", run, Event) for run in _listed("runs", self.runs)))
         _validate.real("shape", self.shape, above=-1.0, at_most=10.0)
         _validate.real("gamma", self.gamma, at_least=0.0, below=1.0)
-        if _validate.integer("most", self.most, at_least=1) > MOST_RUNS:
-            raise InvalidParameterError("most", self.most, f"must be at most {MOST_RUNS}")
+        _validate.integer("most", self.most, at_least=1, at_most=MOST_RUNS)
 
     @cached_property
     def weights(self) -> tuple[float, ...]:
@@ -162,8 +160,7 @@ class RepeatedSelection(Event):
     def delta(self, epsilon: float) -> float:
         """The smaller of the theorem's two profiles."""
         charge(100)
-        pure = self.pure_epsilon
-        worst = 1.0 if pure is None else pure_delta(pure, epsilon)
+        worst = 1.0 if (pure := self.pure_epsilon) is None else pure_delta(pure, epsilon)
         if worst == 0.0 or self.charge > epsilon:
             return worst
         left = _rounding.difference_down(epsilon, self.charge)

@@ -53,8 +53,7 @@ class SampledSteps(Event):
     def __post_init__(self) -> None:
         object.__setattr__(self, "step", inner_event("step", self.step, GuardedGaussianNoise))
         _validate.integer("batch", self.batch, at_least=1)
-        if _validate.integer("steps", self.steps, at_least=1) > MOST_STEPS:
-            raise InvalidParameterError("steps", self.steps, f"must be at most {MOST_STEPS}")
+        _validate.integer("steps", self.steps, at_least=1, at_most=MOST_STEPS)
         if not self.batch <= _validate.integer("population", self.population, at_least=1):
             raise InvalidParameterError("batch", self.batch, f"must be at most the population, {self.population}")
         if self.step.score_noise != "gaussian" or self.step.coupling:
@@ -87,8 +86,7 @@ class PoissonSteps(Event):
 
     rate: float  #: q, at least `LEAST_RATE` and below 1
     steps: int  #: T, positive, at most `MOST_STEPS`
-    # One step; its sensitivity is the largest length that one unit adds to the sum by taking part
-    step: GaussianNoise
+    step: GaussianNoise  #: One step; its sensitivity is the largest length that one unit adds to the sum by taking part
     kind: ClassVar[str] = "poisson_steps"
     finest: ClassVar[bool] = True
     claimed_sensitivity = forwarded("step", "sensitivity")  # of one step, to a unit's taking part
@@ -96,8 +94,7 @@ class PoissonSteps(Event):
     def __post_init__(self) -> None:
         object.__setattr__(self, "step", inner_event("step", self.step, GaussianNoise))
         _validate.real("rate", self.rate, at_least=LEAST_RATE, below=1.0)
-        if _validate.integer("steps", self.steps, at_least=1) > MOST_STEPS:
-            raise InvalidParameterError("steps", self.steps, f"must be at most {MOST_STEPS}")
+        _validate.integer("steps", self.steps, at_least=1, at_most=MOST_STEPS)
 
     def delta(self, epsilon: float) -> float:
         charge(self._work / 40)  # the price of looking a value up

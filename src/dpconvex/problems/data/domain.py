@@ -17,6 +17,7 @@ import scipy.sparse
 from dpconvex import _validate
 from dpconvex._types import Array, BoolArray, Floats, IntArray, set_fields
 from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.problems.data import _loops
 
 BlockNorm = Literal["l1", "l2", "linf", "simplex"]
 BlockValues = Literal["any", "centered", "binary"]
@@ -242,8 +243,6 @@ class DataDomain:
 
     def holds(self, X: Floats) -> bool:
         """Return whether a quick test shows rows to be in the domain; it knows intervals and vertices of simplices."""
-        from dpconvex.problems.data import _loops
-
         return self._looks is not None and bool(_loops.inside(X, *self._looks))
 
     @cached_property
@@ -283,8 +282,6 @@ def is_centered(domain: DataDomain, block: Block) -> bool:
 
 def center(columns: Sequence[tuple[Array, tuple[float, float], int]], out: Floats, missing: float = 0.0) -> None:
     """Write columns, clipped into intervals and mapped to [-1/2, 1/2], to their places in `out`; NaN as `missing`."""
-    from dpconvex.problems.data import _loops
-
     floats = [np.require(values, np.float64, ["C", "A"]) for values, *_ in columns]  # alive until the loop has ended
     assert all(values.shape == out.shape[:1] for values in floats)  # the loop reads memory
     addresses = np.array([values.ctypes.data for values in floats], dtype=np.int64)

@@ -15,7 +15,7 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._types import Array, Floats, IntArray, final_dataclass, set_fields
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.problems.data import _threads
+from dpconvex.problems.data import _loops, _threads
 from dpconvex.problems.data.domain import DataDomain, shorten
 from dpconvex.problems.data.summation import Parts
 from dpconvex.problems.data.users import UserGroups
@@ -100,8 +100,6 @@ def weighted_mean(X: Floats, weights: Floats) -> Floats:
     "Accurate sum and dot product", Proposition 5.5), whose norms are at most ``R sum w``; then comes one division.
     `WEIGHTED_MEAN_ROUNDING` is the total. `X` (n, d) is finite and C-contiguous; weights (n,) lie in [0, 1].
     """
-    from dpconvex.problems.data import _loops
-
     high, low = np.zeros(X.shape[1]), np.zeros(X.shape[1])
     total, rest = _loops.weighted_sums(X, weights, high, low)
     return (high + low) / (total + rest) if total > 0 else high
@@ -168,8 +166,6 @@ def covered_shares(points: Floats, groups: Groups, grid: Floats) -> Floats:
     last one is n, whatever the last radius. Replacing one record changes each by at most 2: its own share by at most 1,
     and those of the ``s - 1`` others in its group by at most ``1 / (s - 1)`` each.
     """
-    from dpconvex.problems.data import _loops
-
     small = int(np.diff(groups.bounds).min())
     mantissa, exponent = math.frexp(float(grid[0]))
 
@@ -185,8 +181,6 @@ def covered_shares(points: Floats, groups: Groups, grid: Floats) -> Floats:
 
 def near_counts(points: Floats, groups: Groups, radius: float) -> IntArray:
     """Return how many members of its group lie within `radius` of each record, itself included, shape (n,)."""
-    from dpconvex.problems.data import _loops
-
     single = len(groups.bounds) == 2
 
     def work(part: int) -> Parts:

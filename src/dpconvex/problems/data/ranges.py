@@ -15,6 +15,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from dpconvex import _validate
 from dpconvex._types import Array, Floats, IntArray, final_dataclass, set_fields
 from dpconvex.errors import InvalidParameterError
+from dpconvex.problems.data import _loops
 from dpconvex.problems.data.domain import center
 
 TRANSFORMS: dict[str, tuple[Any, Any, dict[str, float]]] = {
@@ -22,8 +23,7 @@ TRANSFORMS: dict[str, tuple[Any, Any, dict[str, float]]] = {
     "log1p": (np.log1p, np.expm1, {"above": -1.0}),
     "sqrt": (np.sqrt, np.square, {"at_least": 0.0}),
     "signed_log": (lambda x: np.sign(x) * np.log1p(np.abs(x)), lambda x: np.sign(x) * np.expm1(np.abs(x)), {}),
-}
-"""Increasing maps by name: the map, its inverse, and the limits that its domain sets to a lower bound."""
+}  #: Increasing maps by name: the map, its inverse, and the limits that its domain sets to a lower bound.
 
 LOWEST, HIGHEST = -30, 40
 """Exponents of the smallest octave and of the end cell: smaller sizes count as 0, larger ones fall in the end cell."""
@@ -182,8 +182,6 @@ def parts(found: NumberRange, values: Array, count: int = PARTS) -> IntArray:
 
 def parts_of_columns(found: NumberRange, X: Floats, columns: Sequence[int]) -> Array:
     """Return the cells, as `parts` does, of the numbers of some columns in one linear range, (columns, n)."""
-    from dpconvex.problems.data import _loops
-
     out = np.empty((len(columns), len(X)), dtype=np.uint8)
     rows, where = np.require(X, np.float64, ["C"]), np.array(columns, dtype=np.int64)
     _loops.parts(rows, where, found.lower, found.upper, PARTS, out)
@@ -192,8 +190,6 @@ def parts_of_columns(found: NumberRange, X: Floats, columns: Sequence[int]) -> A
 
 def keep(X: Floats, columns: Sequence[int], within: Sequence[NumberRange]) -> None:
     """Clip columns of X into linear ranges and map these to [-1/2, 1/2], in place; missing numbers become 0."""
-    from dpconvex.problems.data import _loops
-
     ends = np.array([(one.lower, one.upper) for one in within]).reshape(-1, 2)
     _loops.keep(X, np.array(columns, dtype=np.int64), ends)
 

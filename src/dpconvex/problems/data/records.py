@@ -21,7 +21,7 @@ import scipy.sparse
 
 from dpconvex._types import Array, Floats, final_dataclass, forwarded
 from dpconvex.errors import InvalidDataError
-from dpconvex.problems.data import _threads, summation
+from dpconvex.problems.data import _loops, _threads, summation
 from dpconvex.problems.data.domain import DataDomain, shortened_length
 
 _BLOCK = 2**17  # floats of a row block: a second pass over it finds it in the cache
@@ -49,8 +49,6 @@ class RowBlock:
 
     def predict(self, W: Floats) -> Floats:
         """Return ``X W^T``, (m,) or (m, k), for W (dim,) or (k, dim); to the last bit, a row depends on its record."""
-        from dpconvex.problems.data import _loops
-
         p = self.features.shape[1]
         z = np.empty((len(self.features), W.size // W.shape[-1]))
         _loops.predictions(self.features, np.ascontiguousarray(np.atleast_2d(W)[:, :p]), z)
@@ -332,8 +330,6 @@ def _block_rows(columns: int) -> int:
 
 def _lengths(rows: Floats, *, absolute: bool) -> Floats:
     """Return the l1 norms of rows, or their squared l2 norms, each a function of its row alone."""
-    from dpconvex.problems.data import _loops
-
     out = np.empty(len(rows))
     _loops.lengths(rows, absolute, out)
     return out

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from dpconvex._types import Array, Floats, final_dataclass
+from dpconvex.problems.data import _loops
 
 Parts = tuple[Any, ...]
 """Partial sums, each an array (or a `Largest`); parts of two groups of records are added entry by entry, exactly."""
@@ -51,8 +52,6 @@ def vector_parts(rows: Floats, factors: Floats, size: float) -> Array:
     `rows` are C-contiguous, at most `MOST_ROWS`; `size` bounds every ``|factor x|``, and is the same in all calls whose
     parts are added.
     """
-    from dpconvex.problems.data import _loops
-
     slopes = np.ascontiguousarray(factors.reshape(len(rows), math.prod(factors.shape[1:])))
     high, low = np.zeros((2, slopes.shape[1], rows.shape[1]))
     _loops.add_products(rows, slopes, *steps(size), high, low)
@@ -97,8 +96,6 @@ def weighted_vector(parts: Array) -> Floats:
 
 def number_parts(values: Floats) -> Array:
     """Return the table of ``sum(values)``, shape (71,), for values of any shape."""
-    from dpconvex.problems.data import _loops
-
     table = np.zeros(_DIGITS, dtype=np.int64)
     _loops.add_digits(np.ascontiguousarray(values, dtype=np.float64).ravel().view(np.int64), table)
     return table

@@ -23,7 +23,7 @@ from dpconvex import _validate
 from dpconvex._types import Array, Floats, Positions, final_dataclass
 from dpconvex.errors import InvalidDataError
 from dpconvex.losses import LinearModelLoss
-from dpconvex.problems.data import _threads, summation
+from dpconvex.problems.data import _loops, _threads, summation
 from dpconvex.problems.data.domain import shorten
 from dpconvex.problems.data.records import Records, RecordSource, RowBlock
 from dpconvex.problems.data.sources.rows import EncodedRows, StreamedRecords
@@ -335,13 +335,13 @@ class _Reader:
 
     def sums(self, users: slice) -> tuple[Floats, Floats]:
         """Return the two parts of the sums of users' gradients."""
-        from dpconvex.problems.data import _loops
-
         starts = self._groups.starts[users.start : users.stop + 1]
         high, low = np.zeros((2, users.stop - users.start, *self._W.shape))
         steps = np.array(summation.steps(self.size))
         for first in range(int(starts[0]), int(starts[-1]), self._portion):
-            rows, index = self._read(slice(first, min(first + self._portion, int(starts[-1]))))
+            place, order = slice(first, min(first + self._portion, int(starts[-1]))), self._groups.order
+            index = place if order is None else order[place]
+            rows = self._records.rows(place) if order is None else self._records.take(order[place])
             z = np.empty((len(rows), len(self._W)))
             _loops.predictions(rows, self._W, z)
             one = self._loss.n_outputs == 1
@@ -350,12 +350,6 @@ class _Reader:
                 slopes = slopes * self._weights[index][:, None]
             _loops.add_by_user(rows, slopes, starts, first, steps, high, low)
         return high.reshape(len(high), self._W.size), low.reshape(len(low), self._W.size)
-
-    def _read(self, place: slice) -> tuple[Floats, slice | Array]:
-        order = self._groups.order
-        if order is None:
-            return self._records.rows(place), place
-        return self._records.take(order[place]), order[place]
 
 
 UNITS = 2**24  #: A user's weight in each cell of a column is a multiple of 1 / UNITS.

@@ -137,8 +137,7 @@ class PlanesRisk(Objective):
 
     def at(self, w: Floats) -> Extension:
         """Return the extension at `w`, cached for the last points, as a value and its slack are needed together."""
-        key = w.tobytes()
-        if key not in self._last:
+        if (key := w.tobytes()) not in self._last:
             if len(self._last) > 2:
                 del self._last[next(iter(self._last))]
             self._last[key] = self.extension(w)

@@ -271,17 +271,12 @@ class LinearModelProblem(Problem):
 
     def tau(self, l2: float) -> float:
         """Return ``X_2^2 / (n l2)``, rounded up: the curvature that one record can add, relative to the ridge."""
-        return _rounding.ratio_up(self._square_length, self.n * l2 * (1 - 1e-15))
-
-    @cached_property
-    def _square_length(self) -> float:
-        return _rounding.product_up(self._length, self._length)
+        return _rounding.ratio_up(_rounding.product_up(self._length, self._length), self.n * l2 * (1 - 1e-15))
 
     def certifiable_radius(self, l2: float, linear: float = 0.0) -> float:
         """Return three times the certificates' rounding slack at the longest minimizer; `linear`: norm of that term."""
         if self.lift is not None:
-            charge = self.lift.linear(self.loss)
-            linear = 0.0 if charge is None else float(np.linalg.norm(charge))
+            linear = 0.0 if (charge := self.lift.linear(self.loss)) is None else float(np.linalg.norm(charge))
             return self._lifted.certifiable_radius(self.lift.ridge(l2), linear)
         v = self.loss.value_at_zero
         size = self.minimizer_norm(l2) + 2 * linear / l2

@@ -12,7 +12,7 @@ from itertools import combinations_with_replacement, product
 import numpy as np
 
 from dpconvex._types import Array, Floats, final_dataclass
-from dpconvex.problems.data import summation
+from dpconvex.problems.data import _loops, summation
 from dpconvex.problems.data.domain import DataDomain
 from dpconvex.problems.data.records import RowBlock
 from dpconvex.problems.linear.shapes import ExpectedShapes, Knots
@@ -36,8 +36,6 @@ class Layout:
 
     def extended(self, block: RowBlock) -> Floats:
         """Return the records (m, d + categories): after the constant ``sqrt(1 - |p|^2)`` of each category."""
-        from dpconvex.problems.data import _loops
-
         rows, added = block.dense(), np.empty((len(self.categories), len(block.features)))
         for k, out in zip(self.categories.values(), added, strict=True):
             _loops.lengths(np.ascontiguousarray(rows[:, k]), False, out)

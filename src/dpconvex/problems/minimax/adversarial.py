@@ -143,9 +143,7 @@ class SaddleObjective(CustomObjective):
     def project_attacks(self, v: Floats) -> Floats:
         """Return the nearest attacks of S, (n, k)."""
         bound = self.function.attack.bound
-        if self.function.attack.norm == "linf":
-            return np.clip(v, -bound, bound)
-        return L2Ball(bound).project_rows(v)
+        return np.clip(v, -bound, bound) if self.function.attack.norm == "linf" else L2Ball(bound).project_rows(v)
 
     def attack_gap(self, v: Floats, gradients: Floats) -> float:
         """Return ``max_u mean_i <gradient_i, u_i - v_i>`` over attacks u of S: the Frank-Wolfe gap."""

@@ -18,7 +18,7 @@ from dpconvex import _validate
 from dpconvex._types import Array, Floats, attributes, final_dataclass
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LinearModelLoss
-from dpconvex.problems.data import summation
+from dpconvex.problems.data import _loops, summation
 from dpconvex.problems.data.sources.rows import EncodedRows
 from dpconvex.problems.minimax import base
 
@@ -181,8 +181,6 @@ class WorstGroupLoss(base.SimplexSaddle):
         constant = self.feature_bound * w[-1] if self.intercept else 0.0
         if issparse(X):
             return X @ w[: self.n_features] + constant
-        from dpconvex.problems.data import _loops
-
         z = np.empty((len(X), 1))
         _loops.predictions(X, w[None, : self.n_features], z)
         return z[:, 0] + constant
@@ -202,7 +200,11 @@ class WorstGroupLoss(base.SimplexSaddle):
         slopes = np.clip(np.nan_to_num(self.loss.derivative(z, targets)), -self.slope, self.slope)
         slopes *= factors * y.dense()[g]
         size = self.slope * self._largest * self.feature_bound
-        gx = _column_parts(X, slopes, size)
+        if issparse(X):  # one rounded sum
+            whole = np.asarray(X.T @ slopes)
+            gx = np.stack([whole, np.zeros_like(whole), np.zeros_like(whole)])
+        else:
+            gx = summation.vector_parts(X, slopes, size)
         if self.intercept:
             constant = np.full((len(slopes), 1), self.feature_bound)
             gx = np.concatenate([gx, summation.vector_parts(constant, slopes, size)], axis=1)
@@ -217,14 +219,6 @@ class WorstGroupLoss(base.SimplexSaddle):
         z = self._predictions(base.clamped(records[0][rows], self.feature_bound), x)
         targets, g, factors = self._targets(records, rows)
         return y.dense()[g] * factors * self._losses(z, targets)
-
-
-def _column_parts(X: Any, slopes: Floats, size: float) -> Floats:
-    """Return the parts (3, n_features) of ``X^T slopes`` (`summation`), exact; of a sparse matrix one rounded sum."""
-    if issparse(X):
-        whole = np.asarray(X.T @ slopes)
-        return np.stack([whole, np.zeros_like(whole), np.zeros_like(whole)])
-    return summation.vector_parts(X, slopes, size)
 
 
 def l1_ball_loss(

@@ -73,11 +73,9 @@ VECTORS_LEMMA = "a mean over n users of vectors of length at most 1 changes by a
 
 
 @final_dataclass
-class InformedPlan(algorithms.LinearModelPlan):
+class InformedPlan(algorithms.StatedPlan):
     """The mechanisms of a look and the budget of a descent; results hold `released`, and `ahead` follows from it."""
 
-    problem: LinearModelProblem
-    privacy: PrivacyParams
     centers: GaussianMechanism | None  #: None: there are no numeric columns, or noise would drown their widths
     widths: GaussianMechanism | None  #: None where `centers` is None
     labels: GaussianMechanism | None  #: None: there is no constant, or the shares of classes are public

@@ -37,13 +37,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpconvex._types import Array, Floats, attributes
-from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult
+from dpconvex.algorithms import PredictedError, PrivateResult, StatedPlan
 from dpconvex.algorithms.erm.accelerated_sgd import Descent, Stage
 from dpconvex.algorithms.erm.gradient_descent.gradients import Clipping, Gradient, mean_gradients, sampled_gradient
 from dpconvex.algorithms.erm.gradient_descent.typical_steps import Steps
 from dpconvex.mechanisms import GaussianMechanism, Planned, SampledGaussian
-from dpconvex.privacy import Assumption, Ledger, Neighboring, PrivacyParams, Release
-from dpconvex.problems import LinearModelProblem, UserGroups
+from dpconvex.privacy import Assumption, Ledger, Neighboring, Release
+from dpconvex.problems import UserGroups
 from dpconvex.randomness import BitSource
 from dpconvex.sets import L2Ball
 
@@ -54,11 +54,9 @@ FAR = 30.0  #: Radius of the ball for typical steps, over the comparator's norm:
 
 
 @dataclass(frozen=True)
-class NoisyGradientPlan(LinearModelPlan):
-    """Constants of one run of noisy gradient descent."""
+class NoisyGradientPlan(StatedPlan):
+    """Constants of one run of noisy gradient descent in the ball of the problem's radius; a unit is what is clipped."""
 
-    problem: LinearModelProblem  #: What is minimized, over the ball of its radius
-    privacy: PrivacyParams  #: The promise; its unit is what is clipped
     clip: float  #: Length C to which a unit's gradient is cut
     batches: int  #: Disjoint batches of units, taken in turn; 1: all units in every step
     steps: int  #: T, a multiple of `batches`

@@ -35,8 +35,7 @@ MOST_BATCHES = 1024
 class BoundTuning:
     """Constants for plans that are chosen by their proved bound."""
 
-    # Most passes over the data that a plan chooses by itself.
-    most_passes: int = 256
+    most_passes: int = 256  #: Most passes over the data that a plan chooses by itself.
     # The plan takes the fewest steps whose bound is at most this factor above the least bound.
     tolerated_bound: float = 1.05
 
@@ -67,9 +66,7 @@ def plan(
     if privacy.pure:
         remedy = "Use a value far below 1/n, or algorithm='output_perturbation'"
         raise InvalidParameterError("delta", privacy.delta, "must be positive for noisy gradient descent", remedy)
-    _validate.integer("batches", batches, at_least=1)
-    if batches > min(problem.n, MOST_BATCHES):
-        raise InvalidParameterError("batches", batches, f"must be at most {min(problem.n, MOST_BATCHES)}")
+    _validate.integer("batches", batches, at_least=1, at_most=min(problem.n, MOST_BATCHES))
     if problem.private_n and (batches > 1 or (rate is not None and rate < 1)):
         name, value = ("batches", batches) if batches > 1 else ("rate", rate)
         raise InvalidParameterError(name, value, "must be 1 where the number of units is private", "Leave it out")

@@ -25,7 +25,7 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import Array, Floats
-from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, recorded, uses
+from dpconvex.algorithms import PredictedError, PrivateResult, StatedPlan, recorded, uses
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy, extreme
 from dpconvex.geometry import L2Norm
 from dpconvex.mechanisms import GaussianMechanism, NormNoiseMechanism
@@ -45,11 +45,9 @@ MOST_STEPS = 4096
 
 
 @dataclass(frozen=True)
-class ClippedGradientPlan(LinearModelPlan):
+class ClippedGradientPlan(StatedPlan):
     """Public constants of one run over the ball of the problem's radius."""
 
-    problem: LinearModelProblem
-    privacy: PrivacyParams
     level: float  #: level C, the length to which gradients are cut
     steps: int  #: number T of steps; a run takes all of them
     step_size: float  #: step size eta
@@ -144,18 +142,13 @@ def plan(
     try:
         found = ((*bound(C, T, step_size), C, T) for C in levels for T in counts)
         value, eta, C, T = min(found, key=lambda one: one[0])
-        mechanism = _mechanism(C, T, problem, privacy, mu)
+        sensitivity = Sensitivity((2 * C / n + 2 * ROUNDING * C) * (1 + 1e-12), "l2", LEMMA)
+        if privacy.pure:
+            mechanism = NormNoiseMechanism(L2Norm(d), sensitivity, privacy.epsilon / T * (1 - 1e-12))
+        else:
+            mechanism = GaussianMechanism.of_mu(sensitivity, mu / math.sqrt(T) * (1 - 1e-12), d)
     except (ArithmeticError, ValueError):  # constants that no float holds
         raise extreme(problem.name, moments) from None
     trivial = min(problem.loss.value_at_zero, moments.g1 * R)
     noise = "l2" if privacy.pure else "gaussian"
     return ClippedGradientPlan(problem, privacy, C, T, eta, mechanism, value, trivial, noise)
-
-
-def _mechanism(
-    level: float, steps: int, problem: LinearModelProblem, privacy: PrivacyParams, mu: float
-) -> NormNoiseMechanism | GaussianMechanism:
-    sensitivity = Sensitivity((2 * level / problem.n + 2 * ROUNDING * level) * (1 + 1e-12), "l2", LEMMA)
-    if privacy.pure:
-        return NormNoiseMechanism(L2Norm(problem.dim), sensitivity, privacy.epsilon / steps * (1 - 1e-12))
-    return GaussianMechanism.of_mu(sensitivity, mu / math.sqrt(steps) * (1 - 1e-12), problem.dim)

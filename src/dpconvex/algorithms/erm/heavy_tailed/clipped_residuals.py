@@ -34,8 +34,6 @@ PREDICTIONS = 0.5  #: P, since estimators map the range of predictions to [-1/2,
 class ClippedResidualsPlan(TwoStagePlan):
     """An ordinary method, `then`, on the loss of `problem` with its slope cut; `moments` are those of the slopes s."""
 
-    problem: LinearModelProblem
-    privacy: PrivacyParams
     moments: Moments
     then: LinearModelPlan
     sums: bool = False

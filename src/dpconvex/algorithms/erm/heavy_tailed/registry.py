@@ -130,8 +130,7 @@ HEAVY_METHODS: Mapping[str, HeavyMethod] = {
     "clipped_residuals": HeavyMethod(clipped_residuals.plan, level.ordinary, slopes=True, chooses=True),
     "clipped_gradient": HeavyMethod(clipped_gradient.plan, level.descent, printed=False),
     **{name: _localized(name) for name in ("localized_exponential_mechanism", "gradient_score")},
-}
-"""Methods by their name in estimators and on the command line; ``"auto"`` is one of the first two, by `chosen`."""
+}  #: Methods by their name in estimators and on the command line; ``"auto"`` is one of the first two, by `chosen`.
 NAMED.update({f"heavy-tailed method {name}": method for name, method in HEAVY_METHODS.items()})
 
 
@@ -152,8 +151,6 @@ def chosen(problem: LinearModelProblem, privacy: PrivacyParams, constants: str =
 class LeveledPlan(TwoStagePlan):
     """A level for gradients from the data, then a method that uses it: one promise for both."""
 
-    problem: LinearModelProblem
-    privacy: PrivacyParams  #: The promise of both runs together
     scale: level.Scale
     #: The plan of the method: before a run for the largest level, in a result for the released level.
     then: algorithms.LinearModelPlan
@@ -367,8 +364,7 @@ CUSTOM_METHODS: Mapping[str, HeavyMethod] = {
     "localized_exponential_mechanism": HeavyMethod(
         partial(_beside, "localized_exponential_mechanism_custom"), printed=False
     ),
-}
-"""Methods for custom losses; ``"auto"`` is the first."""
+}  #: Methods for custom losses; ``"auto"`` is the first.
 
 
 def custom_plan(

@@ -188,7 +188,10 @@ def calibrated(
         part.phase((begin, step, J), base * growth**t)
         for t, ((begin, step), part) in enumerate(zip(layout, scaled, strict=True))
     )
-    bound = _bound(phases, setting.reach, moments.g1, s)
+    bound = phases[0].l2 * setting.reach**2 / 2  # by telescoping over the phases (docs, Heavy tails)
+    for now, following in itertools.pairwise(phases):
+        bound += following.l2 * (s * now.error) ** 2 / 2
+    bound += s * moments.g1 * phases[-1].error
     once = bound if failure is None else calibrated(setting, None, scaling).bound
     return Schedule(phases, bound, bound / once)
 
@@ -199,14 +202,6 @@ def repetitions(failure: float) -> int:
     while binom.cdf(J // 2, J, TUNING.success) > failure:
         J += 2
     return J
-
-
-def _bound(phases: tuple[Phase, ...], R: float, g1: float, s: float) -> float:
-    """Return the bound by telescoping over the phases (docs, Heavy tails)."""
-    total = phases[0].l2 * R**2 / 2
-    for now, following in itertools.pairwise(phases):
-        total += following.l2 * (s * now.error) ** 2 / 2
-    return total + s * g1 * phases[-1].error
 
 
 class Scaled(NamedTuple):

@@ -32,11 +32,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpconvex._types import Array, Floats, attributes, final_dataclass
-from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, require
+from dpconvex.algorithms import PredictedError, PrivateResult, StatedPlan, require
 from dpconvex.algorithms.assumptions import USER_LOSS
 from dpconvex.algorithms.predicted_error import reach_quantile, simulations
 from dpconvex.mechanisms import GaussianObjectiveNoise, NormNoiseMechanism, ObjectiveNoise, Planned
-from dpconvex.privacy import Assumption, Ledger, Neighboring, PrivacyParams
+from dpconvex.privacy import Assumption, Ledger, Neighboring
 from dpconvex.problems import LinearModelProblem, Records, UserGroups
 from dpconvex.problems.data.domain import is_centered
 from dpconvex.problems.data.users import distinct_within
@@ -101,11 +101,9 @@ class JointGaussianOutput:
 
 
 @dataclass(frozen=True, eq=False)
-class ObjectivePerturbationPlan(LinearModelPlan):
+class ObjectivePerturbationPlan(StatedPlan):
     """Constants of one run of objective perturbation."""
 
-    problem: LinearModelProblem
-    privacy: PrivacyParams
     l2: float
     noise_name: str  #: Kind of noise
     noise: ObjectiveNoise  #: Law of the linear term, with its privacy event

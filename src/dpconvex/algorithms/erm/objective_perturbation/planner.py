@@ -28,7 +28,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import CurvatureLaw
 from dpconvex.mechanisms import GaussianMechanism, GaussianObjectiveNoise, NormNoiseMechanism, NormObjectiveNoise
 from dpconvex.privacy import AddedObjectivePerturbation, PrivacyParams, PureObjectivePerturbation, Sensitivity
-from dpconvex.problems import Block, DataDomain, Factor, LinearModelProblem
+from dpconvex.problems import DataDomain, Factor, LinearModelProblem
 from dpconvex.solvers import default_solver
 
 Costs = tuple[float, ...] | None
@@ -38,8 +38,7 @@ NORMS: dict[str, Callable[[DataDomain, Costs], geometry.NoiseNorm]] = {
     "weighted_l1": geometry.GroupedNorm.weighted_l1,
     "l1": lambda domain, costs: geometry.GroupedNorm.l1(domain),
     "block_max": lambda domain, costs: geometry.GroupedNorm.block_max(domain),
-}
-"""Norms of one output's noise, by name. The noise ``"l2"`` is not here: its norm is that of all outputs together."""
+}  #: Norms of one output's noise, by name. The noise ``"l2"`` is not here: its norm is that of all outputs together.
 GAUSSIANS = ("gaussian", "weighted_gaussian")
 OUTPUT_SHARES, HARMLESS = (0.01, 0.03, 0.1, 0.3), 0.01
 """Shares of a pure budget for the output noise, tried in turn until it causes at most a share HARMLESS of the error."""
@@ -70,8 +69,7 @@ def plan(
     plans = [_pure(problem, privacy, kind, l2) for kind in kinds if kind not in GAUSSIANS]
     if not privacy.pure and not problem.private_n and problem.grouped == (most_rows is not None):
         plans += [gaussian(problem, privacy, kind, l2, rows=most_rows) for kind in kinds if kind in GAUSSIANS]
-    found = tuple(p for p in plans if p is not None)
-    if not found:
+    if not (found := tuple(p for p in plans if p is not None)):
         raise InvalidParameterError("l2", l2, "is too small for this epsilon", "Leave l2 out, or raise it")
     return found
 
@@ -133,18 +131,15 @@ class Shares:
 
     def of(self, domain: DataDomain) -> list[float]:
         """Return the shares of all blocks, which add up to 1; each column of a box has the share of its block."""
-        found = [self._of_block(block) for block in domain.blocks]
+        balls = [block.size**self.ball if block.norm == "l2" else 1.0 for block in domain.blocks]
+        many = [block.categorical and block.size > 2 for block in domain.blocks]
+        found = [self.category if each else self.number * ball for each, ball in zip(many, balls, strict=True)]
         counts = [block.size if block.norm == "linf" else 1 for block in domain.all_blocks]
         if domain.intercept:
             others = math.fsum(share * count for share, count in zip(found, counts[:-1], strict=True))
             found.append(max(1.0, min(self.constant * others, self.constant_most)))
         total = math.fsum(share * count for share, count in zip(found, counts, strict=True))
         return [share / total for share in found]
-
-    def _of_block(self, block: Block) -> float:
-        if block.categorical and block.size > 2:
-            return self.category
-        return self.number * (block.size**self.ball if block.norm == "l2" else 1.0)
 
 
 SHARES = Shares()

@@ -120,6 +120,7 @@ class OutputPerturbationPlan(algorithms.ConvexPlan[P]):
     l2 = forwarded("schedule", "l2")
     #: Distance to the exact minimizer that the solver certifies.
     solver_radius = forwarded("schedule", "solver_radius")
+    mechanisms = algorithms.uses({LABEL: "mechanism"})
 
     @property
     def predicted_error(self) -> algorithms.PredictedError:
@@ -155,8 +156,6 @@ class OutputPerturbationPlan(algorithms.ConvexPlan[P]):
     def output_set(self) -> ConvexSet:
         """The set onto which the noisy point is projected (post-processing): the ball if the bound needs it, or all."""
         return self.ball if self.schedule.projected else WholeSpace()
-
-    mechanisms = algorithms.uses({LABEL: "mechanism"})
 
     @property
     def theorem(self) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self, cast
 
 from dpconvex._types import Floats, forwarded
-from dpconvex.algorithms import LinearModelPlan, PrivateResult, continued
+from dpconvex.algorithms import LinearModelPlan, PrivateResult, StatedPlan, continued
 from dpconvex.algorithms.recipes import PLANNERS, Recipe
 from dpconvex.mechanisms import Planned
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release
@@ -15,7 +15,7 @@ Planner = Callable[[LinearModelProblem, PrivacyParams], tuple[LinearModelPlan, .
 """A function that plans ordinary methods for a problem and a promise; the first plan it returns is the one to run."""
 
 
-class TwoStagePlan(LinearModelPlan):
+class TwoStagePlan(StatedPlan):
     """A plan whose parameters are released by another plan, `then`: its promises and constants are that plan's.
 
     The `mechanisms` are those of the first stage alone; the `releases` go on with those of `then`.

@@ -127,8 +127,6 @@ class CenteredPlan(MovedPlan):
     values. `moved` says whether the method works on moved columns at all.
     """
 
-    problem: LinearModelProblem
-    privacy: PrivacyParams
     first: NormNoiseMechanism
     second: ReportNoisyMax
     then: algorithms.LinearModelPlan
@@ -142,6 +140,7 @@ class CenteredPlan(MovedPlan):
         "the method's constants depend on the data through the released center and length only",
         "it is planned from them; every record is moved and shortened by them alone",
     )
+    mechanisms = algorithms.uses({CENTER: "first", LENGTH: "second"})
 
     @cached_property
     def half_widths(self) -> Floats:
@@ -166,8 +165,6 @@ class CenteredPlan(MovedPlan):
         caution = TUNING.margin if self.problem.grouped else 1.0
         return replace(given, expected=expected, source=source, proved=False, caution=caution)
 
-    mechanisms = algorithms.uses({CENTER: "first", LENGTH: "second"})
-
     @property
     def course(self) -> tuple[Any, ...]:
         return () if self.center is None else (self.center, self.length, *self.then.course)
@@ -189,14 +186,9 @@ class CenteredPlan(MovedPlan):
         )
 
     def describe(self) -> Mapping[str, Any]:
-        recentered = {
-            "center": list(self.center) if self.center else None,
-            "length": self.length,
-            "used": self.moved,
-            "center_half_width": float(self.half_widths.max()),
-            "method": self.then.algorithm,
-        }
-        return {**self.then.problem.describe(), **self.then.describe(), "recentered": recentered}
+        found = {"center": list(self.center) if self.center else None, "length": self.length, "used": self.moved}
+        facts = {"center_half_width": float(self.half_widths.max()), "method": self.then.algorithm}
+        return {**self.then.problem.describe(), **self.then.describe(), "recentered": found | facts}
 
     def informed(self, center: Floats, length: float) -> "CenteredPlan":
         """Return the plan for a released center (p,) and length; columns stay unless the length is clearly shorter."""

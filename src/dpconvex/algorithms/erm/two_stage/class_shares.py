@@ -42,11 +42,9 @@ DRAWS, NUMBERS = (16, 256), 2**16  #: Limits of the number of simulated releases
 
 
 @final_dataclass
-class ClassSharesPlan(algorithms.LinearModelPlan):
-    """A noisy histogram, and the constant that follows from it."""
+class ClassSharesPlan(algorithms.StatedPlan):
+    """A noisy histogram, and the constant that follows from it: the only feature of the problem is the constant."""
 
-    problem: LinearModelProblem  #: The problem whose only feature is the constant
-    privacy: PrivacyParams
     histogram: JointHistogram
     l2: float = 0.0
     constants: str = "calibrated"

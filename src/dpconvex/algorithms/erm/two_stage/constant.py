@@ -47,8 +47,6 @@ constants of tables whose columns tell the classes well (`benchmarks/many_classe
 class ConstantPlan(TwoStagePlan):
     """A method, `then`, on records that hold the constant feature and nothing else."""
 
-    problem: LinearModelProblem
-    privacy: PrivacyParams
     then: algorithms.LinearModelPlan
     algorithm: ClassVar[str] = "constant"
     hopeless = True  # pyright: ignore[reportAssignmentType]
@@ -83,8 +81,7 @@ class ConstantPlan(TwoStagePlan):
 
     @property
     def coefficient_deviation(self) -> Floats | None:
-        found = self.then.coefficient_deviation
-        return None if found is None else self._placed(found)
+        return None if (found := self.then.coefficient_deviation) is None else self._placed(found)
 
     def describe(self) -> Mapping[str, Any]:
         return {**self.problem.describe(), **self.then.describe(), "constant": {"method": self.then.algorithm}}

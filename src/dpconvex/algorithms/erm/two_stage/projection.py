@@ -27,6 +27,7 @@ from dpconvex.algorithms.erm.two_stage.base import Planner, TwoStagePlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
+from dpconvex.problems.data import _loops
 from dpconvex.problems.data.sources.rows import mapped
 from dpconvex.problems.linear.expected_risk import reach_share
 from dpconvex.randomness import BitSource
@@ -39,8 +40,6 @@ CHUNK = 4_000_000  #: Most entries of the data that are clipped and projected at
 class ProjectedPlan(TwoStagePlan):
     """A method, `then`, on records whose columns in l2 blocks are projected to `columns` columns."""
 
-    problem: LinearModelProblem
-    privacy: PrivacyParams
     then: algorithms.LinearModelPlan
     columns: int
     algorithm: ClassVar[str] = "random_projection"
@@ -74,8 +73,7 @@ class ProjectedPlan(TwoStagePlan):
     @property
     def coefficient_deviation(self) -> Floats | None:
         """For projected columns a root mean square over projections, for other columns the deviation by `then`."""
-        found = self.then.coefficient_deviation
-        if found is None:
+        if (found := self.then.coefficient_deviation) is None:
             return None
         inner = found.reshape(-1, self.then.problem.domain.dim)
         return self._placed(inner, np.sqrt(np.mean(inner[:, : self.columns] ** 2, axis=1, keepdims=True)))
@@ -101,8 +99,6 @@ class ProjectedPlan(TwoStagePlan):
 
     def _projected(self, X: Array, P: Floats) -> Floats:
         """Return records with projected columns first, each a function of itself alone; chunks of rows at a time."""
-        from dpconvex.problems.data import _loops
-
         out = np.empty((X.shape[0], self.columns + len(self.others)))
         step = max(1, CHUNK // max(1, self.problem.domain.n_features))
         for first in range(0, X.shape[0], step):

@@ -30,7 +30,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, field, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -44,7 +44,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import WeightedLoss
 from dpconvex.mechanisms import JointHistogram, ReportNoisyMax
 from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Release, Sensitivity
-from dpconvex.problems import NumberRange, UserGroups
+from dpconvex.problems import LinearModelProblem, NumberRange, UserGroups
 from dpconvex.problems.data import ranges
 from dpconvex.problems.data.sources.rows import EncodedRows, mapped, same, totals
 from dpconvex.problems.data.users import histogram
@@ -121,6 +121,17 @@ class RangedPlan(TwoStagePlan):
     neighbors = tuple(Neighboring)  # pyright: ignore[reportAssignmentType]
     place: Place | None = field(default=None, compare=False, repr=False)
     """Public map of each record, given ranges and knots, to the method's features; None: numbers are only scaled."""
+    problem: ClassVar[LinearModelProblem] = forwarded("then", "problem")
+    algorithm = forwarded("then", "algorithm")
+    hopeless = forwarded("then", "hopeless")
+    outlook = forwarded("then", "outlook")
+    presumed = (
+        "the method depends on ranges that were released, and on no others",
+        "every record is clipped into them by itself; the plan is made before the run and does not depend on them",
+    )
+    mechanisms = uses(
+        {LOOK: "look", LOOKS: "looks", TARGET: "of_target", RANGES: "first", CROWDS: "second", CLOSER: "closer"}
+    )
 
     @property
     def found(self) -> ranges.Ranges:
@@ -134,24 +145,11 @@ class RangedPlan(TwoStagePlan):
         inside = (*self.outer, *(ranges.WHOLE,) * len(self.placed)) if self.edges else ()
         return tuple(tuple(ranges.knots(one, cut)) for one, cut in zip(inside, self.edges, strict=True))
 
-    problem = forwarded("then", "problem")
-    algorithm = forwarded("then", "algorithm")
-    hopeless = forwarded("then", "hopeless")
-    outlook = forwarded("then", "outlook")
-    presumed = (
-        "the method depends on ranges that were released, and on no others",
-        "every record is clipped into them by itself; the plan is made before the run and does not depend on them",
-    )
-
     @property
     def predicted_error(self) -> PredictedError:
         """The method's predicted error, relative to the best model on the ranges that are found."""
         given = self.then.predicted_error
         return replace(given, source=f"{given.source}; on the ranges found", proved=False)
-
-    mechanisms = uses(
-        {LOOK: "look", LOOKS: "looks", TARGET: "of_target", RANGES: "first", CROWDS: "second", CLOSER: "closer"}
-    )
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -218,11 +216,6 @@ class RangedPlan(TwoStagePlan):
         """Number of ranges to find."""
         return len(self.columns) + self.target
 
-    @property
-    def _inside(self) -> NumberRange:
-        """The range into which the `looked` columns are scaled before a run."""
-        return SCALED if self.place is None else ranges.WHOLE
-
     def through(self, place: Place | None) -> "RangedPlan":
         """Return this plan with `place` as its map of records."""
         return continued(self, place=place)
@@ -235,7 +228,8 @@ class RangedPlan(TwoStagePlan):
             counts = counted(X, y, groups, parts, ranges.PARTS + 1)
             target = _chosen(self.look, counts, HALVED, LOOK, source, ledger, self.problem.n)[0]
         if self.looks is not None:
-            places = lambda X, _: ranges.parts_of_columns(self._inside, X, self.looked)  # noqa: E731
+            within = SCALED if self.place is None else ranges.WHOLE  # how columns are scaled before a run
+            places = lambda X, _: ranges.parts_of_columns(within, X, self.looked)  # noqa: E731
             counts = counted(X, y, groups, places, ranges.PARTS + 1)
             cells = _chosen(self.looks, counts, HALVED_EACH, LOOKS, source, ledger, self.problem.n)
         if self.steps:

@@ -52,7 +52,7 @@ class TypicalUserPlan(TwoStagePlan):
     planner: Planner
     typical: int | None = None  #: The released typical number of records; None before a run
     adaptive: ClassVar[bool] = True
-    problem = forwarded("then", "problem")
+    problem: ClassVar[LinearModelProblem] = forwarded("then", "problem")
     predicted_error = forwarded("then", "predicted_error")
     algorithm = forwarded("then", "algorithm")
 

@@ -26,7 +26,7 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import Array, Floats, final_dataclass
-from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, check_average, recorded
+from dpconvex.algorithms import PredictedError, PrivateResult, StatedPlan, check_average, recorded
 from dpconvex.algorithms.erm.user_level import accelerated_schedule as schedules, guards
 from dpconvex.algorithms.erm.user_level.aggregates import Smoothing, UserGradients, smoothings
 from dpconvex.errors import InvalidParameterError
@@ -43,11 +43,9 @@ OUTLIERS = 0.05  #: Default share of users that may lie further away than that.
 
 
 @final_dataclass
-class AcceleratedPlan(LinearModelPlan):
+class AcceleratedPlan(StatedPlan):
     """Constants of one run of the accelerated method."""
 
-    problem: LinearModelProblem  #: The problem, whose `n` counts users
-    privacy: PrivacyParams  #: The promise, for users
     phases: tuple[schedules.Phase, ...]  #: The phases in the order in which they run
     smoothing: Smoothing  #: The smooth stand-in of a loss with kinks
     bound: float  #: Upper bound of the expected excess

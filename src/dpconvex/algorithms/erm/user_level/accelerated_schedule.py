@@ -183,11 +183,7 @@ def _localized(facts: Facts, first: int, n: int, radius: float) -> tuple[float, 
     """Return the best phases on one block of users, for a start within `radius` of the minimizer."""
     L, R, best, least = facts.problem.lipschitz, facts.problem.radius, [], math.inf
     exponents = (1.0, 2.0, 3.0)  # p of lambda_i = lambda 2^(p (i-1))
-
-    @cache
-    def descent(users: int, l2: float, distance: float) -> Descent:
-        return facts.descent(users, l2, distance)
-
+    descent = cache(facts.descent)
     for count, p in itertools.product([count for count in range(2, 7) if n >= 2**count], exponents):
         for weight in (L / radius * np.geomspace(1e-4, 10, 16)).tolist():
             bound, square, drafts = facts.excess, radius**2, []

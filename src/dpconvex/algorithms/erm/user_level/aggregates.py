@@ -21,6 +21,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.random import Generator
 
 from dpconvex import _validate
 from dpconvex._types import REQUIRED, Array, Floats, Positions, attributes, final_dataclass
@@ -208,8 +209,7 @@ def searched(
         missed = (scales.threshold_scale + scales.query_scale) * math.log(1 / failure)
         margin = margin * (1 + 1e-5) + 1e-5 * (scales.threshold_scale + scales.query_scale)
         passing = math.floor(count - margin - missed)  # s0; a bad radius must beat the margin, good ones the rest
-        found = best_ramp(count, passing)
-        if found is None:
+        if (found := best_ramp(count, passing)) is None:
             continue
         mu = largest_mu(epsilon, delta * 0.9 * (1 - 1e-9), pure) * (1 - 1e-9)
         if found[0] / mu < least:
@@ -242,6 +242,9 @@ class ShiftedLoss:
         return self.loss.slope_bound
 
 
+Stepped = tuple[LinearModelLoss | ShiftedLoss, Floats]  #: Loss and targets (n,) of one step.
+
+
 @dataclass(frozen=True)
 class Smoothing:
     """A way to make a loss smooth; this base class leaves the loss unchanged."""
@@ -257,9 +260,7 @@ class Smoothing:
         """Return the largest difference between the excess of the loss and that of the stand-in."""
         return 0.0
 
-    def at_step(
-        self, loss: LinearModelLoss, targets: Floats, norms: Floats, dim: int, coins: np.random.Generator
-    ) -> tuple[LinearModelLoss | ShiftedLoss, Floats]:
+    def at_step(self, loss: LinearModelLoss, targets: Floats, norms: Floats, dim: int, coins: Generator) -> Stepped:
         """Return loss and targets (n,) of one step, for records of lengths `norms` (n,); coins are not the noise's."""
         return loss, targets
 
@@ -276,9 +277,7 @@ class Envelope(Smoothing):
     def excess(self, problem: LinearModelProblem) -> float:
         return self.size * problem.loss.slope_bound**2 / 2
 
-    def at_step(
-        self, loss: LinearModelLoss, targets: Floats, norms: Floats, dim: int, coins: np.random.Generator
-    ) -> tuple[LinearModelLoss | ShiftedLoss, Floats]:
+    def at_step(self, loss: LinearModelLoss, targets: Floats, norms: Floats, dim: int, coins: Generator) -> Stepped:
         assert isinstance(loss, PiecewiseLinearLoss)  # `smoothings` offers it to no other
         return loss.smoothed(self.size), targets
 
@@ -295,9 +294,7 @@ class Randomized(Smoothing):
     def excess(self, problem: LinearModelProblem) -> float:
         return problem.lipschitz * self.size
 
-    def at_step(
-        self, loss: LinearModelLoss, targets: Floats, norms: Floats, dim: int, coins: np.random.Generator
-    ) -> tuple[LinearModelLoss | ShiftedLoss, Floats]:
+    def at_step(self, loss: LinearModelLoss, targets: Floats, norms: Floats, dim: int, coins: Generator) -> Stepped:
         shape = (dim + 1) / 2
         shifts = self.size * norms * (2 * coins.beta(shape, shape, size=len(targets)) - 1)
         return ShiftedLoss(loss), np.column_stack([targets, shifts])
@@ -330,12 +327,11 @@ class UserGradients:
     X: Array
     y: Array
     groups: UserGroups
-    coins: np.random.Generator
+    coins: Generator
 
     def batches(self, batching: Batching, slots: Positions) -> list[Vectors]:
         """Return one function for each batch of the users `slots`; it gives users' mean gradients in a random order."""
-        size = batching.sample
-        if size is not None:  # without replacement (erratum E5)
+        if (size := batching.sample) is not None:  # without replacement (erratum E5)
             return [lambda w: self._of(self.coins.choice(slots, size, replace=False))(w)]
         return [self._of(slots[j :: batching.batches]) for j in range(batching.batches)]
 

@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpconvex import mechanisms
-from dpconvex._types import Floats, final_dataclass, forwarded
+from dpconvex._types import REQUIRED, Floats, final_dataclass, forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms.cohorts import SUM_LEMMA
 from dpconvex.mechanisms.robust_mean import best_ramp, budget
@@ -39,8 +39,7 @@ from dpconvex.problems.data.points import clip_points
 from dpconvex.randomness import BitSource
 
 Mean = Callable[[Floats], Floats | None]  #: Noisy mean of vectors (count, dim); None: the test failed.
-MEAN, TESTS, WRONG = "mean user gradient", "tests of all steps", "tests that pass wrongly"
-"""Labels of the releases."""
+MEAN, TESTS, WRONG = "mean user gradient", "tests of all steps", "tests that pass wrongly"  #: Labels of the releases.
 FALSE_ALARM = 1e-3  #: Probability that any test fails although all users are alike; privacy does not depend on it.
 
 
@@ -55,11 +54,7 @@ class Guard(ABC):
     name: ClassVar[str]
     #: Mean squared change of a mean by users who are left out although all users are alike
     scatter: ClassVar[float] = 0.0
-
-    @property
-    @abstractmethod
-    def deviation(self) -> float:
-        """Standard deviation of the noise in each coordinate of a mean."""
+    deviation: ClassVar[float] = REQUIRED  #: Standard deviation of the noise in each coordinate of a mean.
 
     def describe(self) -> Mapping[str, Any]:
         """JSON-ready constants of the test."""

@@ -45,11 +45,9 @@ AGGREGATES = ("auto", "robust", "plain")
 
 
 @final_dataclass(eq=False)
-class PhasedPlan(algorithms.LinearModelPlan):
-    """Constants of one run of phased SGD."""
+class PhasedPlan(algorithms.StatedPlan):
+    """Constants of one run of phased SGD in the ball of the problem's radius."""
 
-    problem: LinearModelProblem  #: What is minimized, over the ball of its radius; n counts users
-    privacy: PrivacyParams  #: The promise, for users
     schedule: Schedule  #: The phases and their bound
     constants: str = "calibrated"
     noise_name: str = "gaussian"

@@ -20,8 +20,7 @@ from dpconvex.errors import InvalidDataError
 from dpconvex.problems.data import _threads
 from dpconvex.problems.data.sources.rows import TableSource, chosen_columns, inside
 
-MEMORY: ContextVar[int] = ContextVar("MEMORY", default=2**28)
-"""Default for the bytes that portions may take."""
+MEMORY: ContextVar[int] = ContextVar("MEMORY", default=2**28)  #: Default for the bytes that portions may take.
 
 
 @runtime_checkable

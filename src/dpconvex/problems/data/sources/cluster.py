@@ -187,8 +187,7 @@ def open_source(table: object, columns: Sequence[str] | None) -> TableSource | N
     A `TableSource` is returned unchanged. Tables that cannot be read raise `InvalidDataError` (public facts).
     """
     if isinstance(table, InOrder):
-        found = open_source(table.table, columns)
-        if found is not None:
+        if (found := open_source(table.table, columns)) is not None:
             set_fields(found, ordered=True)
         return found
     if isinstance(table, TableSource | np.ndarray):

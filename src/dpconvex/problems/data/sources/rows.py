@@ -231,8 +231,7 @@ class EncodedTables(EncodedRows):
         return EncodedTables(self._table, both, n_features)
 
     def run(self, task: Task[T], held: Held = nothing) -> Iterator[T]:
-        found = self._table.sent(self._encode, task, held)
-        if found is None:
+        if (found := self._table.sent(self._encode, task, held)) is None:
             return run_here(self._table.portions(self.n_features), self._encode, self.n, task, held)
         return found
 
@@ -346,9 +345,7 @@ class StreamedRecords(RecordSource):
         return self._changed(change, self.domain, len(index), lambda first, stop: inside(index, first, stop))
 
     def weighted(self, weights: Floats) -> StreamedRecords:
-        def change(block: RowBlock, weights: Floats, rows: slice) -> RowBlock:
-            return replace(block, weights=weights[rows])
-
+        change: Change = lambda block, own, rows: replace(block, weights=own[rows])  # noqa: E731
         return self._changed(change, self.domain, self.n, lambda first, stop: weights[first:stop])
 
     def lifted(self, column: Callable[[Floats], Floats], targets: Array | None, domain: DataDomain) -> StreamedRecords:
