@@ -1,14 +1,15 @@
-"""Compare fits with and without one private bound for the sum of all numeric columns (algorithm "joint_bound").
+"""Compare fits with and without one private bound for the sum of all columns in [0, 1] (algorithm "joint_bound").
 
-    python benchmarks/joint_bound.py onehot | schema | learning | held_out [--deltas 0] [--seeds 2] [--rows 6000]
-        [--tuning worth=0.2 ...] [--json FILE]
+    python benchmarks/joint_bound.py onehot | schema | learning | held_out | adult | spambase | flags
+        [--deltas 0] [--seeds 2] [--rows 6000] [--tuning name=value ...] [--json FILE]
 
-``onehot``: learning tables of `corpus.py` as matrices in [0, 1], one column a level and a number, as `OneHotEncoder` and
-`MinMaxScaler` make them; ``schema``: the same tables by schema. ``learning``, ``held_out``: targets that a program chose
-(`many_tables.py`), by schema. A ratio is the training excess with the method on offer over that without it; an excess
-counts as at least .01 of a constant's. Only cells in which ``auto`` takes the method are listed: the others are equal.
-Printed are geometric means with standard errors over tables, and the worst cell, for cells whose columns were bounded
-together and those whose bound was too large for that. Fits are seeded, hence not private.
+``onehot``: learning tables of `corpus.py` as matrices in [0, 1], one column a level and a number, as `OneHotEncoder`
+and `MinMaxScaler` make them; ``schema``: the same tables by schema; ``learning``, ``held_out``: targets that a program
+chose (`many_tables.py`), by schema. ``adult`` and ``spambase`` are matrices in [0, 1], too, and ``flags`` are made
+columns of which 2 to 20 % are 1 and all tell of a class. A ratio is the training excess with the method on offer over
+that without it; an excess counts as at least .01 of a constant's. Only cells in which ``auto`` takes the method are
+listed: others are equal. Printed are geometric means with standard errors over tables, and the worst cell, for cells
+whose columns were bounded together, and those whose bound was too large for that. Fits are seeded, hence not private.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import argparse
 import json
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -26,11 +28,15 @@ import pandas as pd
 
 import corpus
 import many_tables
-from consistency import FLOOR, SMOOTH, case
+from consistency import FLOOR, SMOOTH, Case, case
+from dpconvex import NumericColumn, Schema
 from dpconvex.algorithms.erm import registry
 from dpconvex.algorithms.erm.two_stage import joint_bound
+from dpconvex.data import ClassTarget
+from tables import adult, spambase
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
+TABLES = ("onehot", "schema", "learning", "held_out", "adult", "spambase", "flags")
 Ask = Callable[[float, float, int], tuple[Any, float]]
 
 
@@ -48,45 +54,58 @@ def onehot(schema: Any, frame: pd.DataFrame) -> np.ndarray:
     return np.column_stack(parts)
 
 
+def matrices(given: argparse.Namespace) -> Iterator[tuple[Case, np.ndarray | None]]:
+    """Yield tables with the matrix that is fitted, or None for a fit by schema."""
+    if given.tables == "flags":
+        for n, d, share in product((3000, 10_000), (20, 50, 150), (0.02, 0.05, 0.1, 0.2)):
+            rng = np.random.default_rng(round(1000 * share) + d + n)
+            X = (rng.random((n, d)) < share) * 1.0
+            y = X @ rng.normal(size=d) > rng.logistic(size=n)
+            names = [f"c{k}" for k in range(d)]
+            schema = Schema(tuple(NumericColumn(name, 0, 1) for name in names), ClassTarget("y", ("0", "1")))
+            frame = pd.DataFrame(X, columns=names).assign(y=np.where(y, "1", "0"))
+            yield Case(f"{n} records, {d} columns, {share:g}", schema, frame), X
+    elif given.tables in ("adult", "spambase"):
+        found: Any = {"adult": adult, "spambase": spambase}[given.tables]()
+        frame = found.frame.to_pandas() if hasattr(found.frame, "to_pandas") else found.frame
+        one = Case(given.tables, found.schema, frame.iloc[: given.rows].reset_index(drop=True))
+        yield one, onehot(one.schema, one.frame)
+    else:
+        for name in (*corpus.LEARNING, *corpus.MORE_NUMBERS):
+            if name not in corpus.MANY_CLASSES:
+                one = case(name, given.rows)
+                yield one, onehot(one.schema, one.frame) if given.tables == "onehot" else None
+
+
 def tables(given: argparse.Namespace) -> Iterator[tuple[str, str, Ask]]:
     """Yield a name, the kind of target, and a function of epsilon, delta and seed: a fitted model, and its excess."""
     if given.tables in ("learning", "held_out"):
         for place in many_tables.tables(given.tables):
             for task in many_tables.tasks(*place, given.rows):
-                gain = max(task.constant - task.best, 0.02 * task.constant)
-
-                def told(epsilon: float, delta: float, seed: int, task: Any = task, gain: float = gain) -> Any:
-                    model = fitted_task(task, epsilon, delta, seed)
-                    return model, (many_tables.loss(task, model) - task.best) / gain
-
-                yield task.name, task.kind, told
-        return
-    for name in (*corpus.LEARNING, *corpus.MORE_NUMBERS):
-        if name in corpus.MANY_CLASSES:
-            continue
-        found = case(name, given.rows)
-        X = onehot(found.schema, found.frame)
-
-        def asked(epsilon: float, delta: float, seed: int, found: Any = found, X: np.ndarray = X) -> Any:
-            models = []
-
-            def kept(*values: Any, **options: Any) -> Any:
-                models.append(SMOOTH[found.kind](*values, **options))
-                return models[0]
-
-            form = {"X": X, "feature_bounds": (0, 1)} if given.tables == "onehot" else {}
-            coins = many_tables.checksum(
-                f"{found.name} {seed}"
-            )  # with equal seeds, errors of tables would be dependent
-            return models, found.ask(epsilon, delta, coins, kind=kept, **form)
-
-        yield name, found.kind, lambda *of, asked=asked: (lambda found: (found[0][0], found[1]))(asked(*of))
+                yield task.name, task.kind, partial(of_task, task)
+    else:
+        for found, X in matrices(given):
+            yield found.name, found.kind, partial(of_case, found, X)
 
 
-def fitted_task(task: Any, epsilon: float, delta: float, seed: int) -> Any:
+def of_task(task: many_tables.Task, epsilon: float, delta: float, seed: int) -> tuple[Any, float]:
     kind = SMOOTH["numbers" if task.kind == many_tables.KINDS[2] else "classes"]
-    coins = many_tables.checksum(f"{task.name} {seed}")
-    return kind(epsilon, delta, schema=task.schema, random_state=coins).fit(task.frame)
+    coins = many_tables.checksum(f"{task.name} {seed}")  # with equal seeds, errors of tables would be dependent
+    model = kind(epsilon, delta, schema=task.schema, random_state=coins).fit(task.frame)
+    gain = max(task.constant - task.best, 0.02 * task.constant)
+    return model, (many_tables.loss(task, model) - task.best) / gain
+
+
+def of_case(found: Case, X: np.ndarray | None, epsilon: float, delta: float, seed: int) -> tuple[Any, float]:
+    models = []
+
+    def kept(*values: Any, **options: Any) -> Any:
+        models.append(SMOOTH[found.kind](*values, **options))
+        return models[0]
+
+    form = {} if X is None else {"X": X, "feature_bounds": (0, 1)}
+    excess = found.ask(epsilon, delta, many_tables.checksum(f"{found.name} {seed}"), kind=kept, **form)
+    return models[0], excess
 
 
 def stages(plan: Any) -> Iterator[Any]:
@@ -97,7 +116,7 @@ def stages(plan: Any) -> Iterator[Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tables", choices=("onehot", "schema", "learning", "held_out"))
+    parser.add_argument("tables", choices=TABLES)
     parser.add_argument("--deltas", nargs="+", type=float, default=[0.0])
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--rows", type=int, default=6000)

@@ -284,11 +284,13 @@ def test_a_run_records_exactly_what_the_plan_lists_before_it_samples(loss, const
 
 
 def smallest_problem(name: str) -> LinearModelProblem:
-    """As few columns as the algorithm applies to: recentering needs a constant and many records, projection a ball."""
-    recentering = name == "recentering"
-    domain = DataDomain.box(1, 1.0).with_intercept(1.0 if name in ("recentering", "constant") else 0.0)
+    """As few columns as the algorithm applies to: two stages need a constant and many records, projection a ball."""
+    many = name in ("recentering", "joint_bound")
+    domain = DataDomain.box(1, 1.0).with_intercept(1.0 if many or name == "constant" else 0.0)
     domain = DataDomain.l2_ball(8, 1.0) if name == "random_projection" else domain
-    return LinearModelProblem(SquaredLoss(1.0, 1.0), domain, 4000 if recentering else N, 2.0)
+    if name == "joint_bound":
+        domain = DataDomain((Block(16, "linf", 0.5, "flags", "binary"),), 1.0)
+    return LinearModelProblem(SquaredLoss(1.0, 1.0), domain, 4000 if many else N, 2.0)
 
 
 @pytest.mark.parametrize("name", RECORD_LEVEL)

@@ -228,7 +228,7 @@ def total(values: Array, groups: UserGroups | None) -> int:
 
 
 def within(distances: Floats, levels: Floats, groups: UserGroups | None) -> Array:
-    """Return `PARTS` times how many records, or the sum of users' shares of records, lie within each level (falling)."""
+    """Return `PARTS` times how many records, or the sum of users' shares of them, lie within each of falling levels."""
     if groups is None:
         return PARTS * np.searchsorted(np.sort(distances), levels, side="right")
     return np.array([total((distances <= level) * PARTS, groups) for level in levels])

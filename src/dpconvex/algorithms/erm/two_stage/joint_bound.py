@@ -1,7 +1,7 @@
 r"""One private bound for the sum of many columns in [0, 1] that are mostly 0, then an ordinary method.
 
-Of a hundred flags or one-hot columns that sum to at most 10 in nearly all records, noise need only hide ten. Columns are
-those that a plan takes to have two values: their range is [0, 1]. Others stay as they are.
+Of a hundred flags or one-hot columns that sum to at most 10 in nearly all records, noise need only hide ten. Columns
+are those that a plan takes to have two values: their range is [0, 1]. Others stay as they are.
 
 Guarantee
     Epsilon-DP or (epsilon, delta)-DP for neighbors that replace one record, or one user: two runs on the same data,
@@ -102,7 +102,7 @@ class JointPlan(MovedPlan):
     def bounds(self) -> Floats:
         """The public list of bounds, decreasing; the first, which no record exceeds, leaves columns as they are."""
         p, least = len(self.numeric), 2.0 ** -(TUNING.most * self.problem.n / self.halved)
-        steps = np.arange(1 + math.log(TUNING.largest / least) / math.log(TUNING.ratio))
+        steps = np.arange(1 + math.floor(math.log(TUNING.largest / least) / math.log(TUNING.ratio)))
         return p * np.append(1.0, TUNING.largest * TUNING.ratio**-steps)
 
     @property

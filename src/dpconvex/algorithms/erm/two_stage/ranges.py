@@ -81,11 +81,11 @@ MOST_WORTH = 0.5
 win where records fill it evenly (`benchmarks/few_columns.py --parts`)."""
 SCALED = NumberRange(-0.5, 0.5)  #: Declared ranges are scaled to this one before a target's numbers are counted.
 FIRST, STOP = np.triu_indices(ranges.PARTS + 1, 1)  #: Each part's first cell, and the cell after its last
-SPAN, POWERS = STOP - FIRST, 2 ** np.arange(6)
-COARSE = np.isin(SPAN, POWERS) & (FIRST % np.maximum(SPAN // 2, 1) == 0)
-FINER = np.isin(SPAN, (*POWERS, 3, 6, 12, 24)) & (FIRST % np.maximum(SPAN // 4, 1) == 0)
-"""Parts of more lengths that overlap by three quarters, not half: on offer where half the width is worth at most `CLOSE`
-of the units. Among fewer candidates noise errs less, but there ends that do not fit cost more."""
+SPAN = STOP - FIRST
+COARSE = np.isin(SPAN, 2 ** np.arange(6)) & (FIRST % np.maximum(SPAN // 2, 1) == 0)
+FINER = np.isin(SPAN, [1, 2, 3, 4, 6, 8, 12, 16, 24, 32]) & (FIRST % np.maximum(SPAN // 4, 1) == 0)
+"""Parts of more lengths that overlap by three quarters, not half: on offer where half the width is worth at most
+`CLOSE` of the units. Among fewer candidates noise errs less, but there ends that do not fit cost more."""
 CLOSE = 0.05
 STEPS = 2.0**10  #: The public numbers in scores are multiples of 1 / STEPS.
 FULL = 2.0**23  #: Scores count at most this many units of a cell, so that sums are exact for any number of units.
