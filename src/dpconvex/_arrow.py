@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +18,27 @@ else:
 pc: Any = Later("pyarrow.compute")  # type checkers do not see its functions, most of which are made on import
 
 
-def without_views(values: Any) -> Any:
-    """Return an Arrow table or chunked array with text views turned into plain texts: Arrow cannot filter views."""
+def takeable(values: Any) -> Any:
+    """Return a table or column in types of which rows can be taken: no text views, no short indices; others unchanged.
+
+    Arrow joins the dictionaries of chunks when rows are taken, and indices of 8 bits cannot count all of their values.
+    """
+    arrow, pandas = map(sys.modules.get, ("pyarrow", "pandas"))
+    if arrow is None:
+        return values
     if isinstance(values, pa.Table):
         for k, each in enumerate(values.schema):
             if (kind := _usual(each.type)) != each.type:
                 values = values.set_column(k, each.name, values.column(k).cast(kind))
-        return values
-    return values.cast(_usual(values.type))
+    elif isinstance(values, pa.ChunkedArray):
+        return values.cast(_usual(values.type))
+    elif pandas is not None and isinstance(values, pandas.Series) and isinstance(values.dtype, pandas.ArrowDtype):
+        return values.astype(pandas.ArrowDtype(_usual(values.dtype.pyarrow_dtype)))
+    elif pandas is not None and isinstance(values, pandas.DataFrame):
+        arrow = {k: kind.pyarrow_dtype for k, kind in values.dtypes.items() if isinstance(kind, pandas.ArrowDtype)}
+        changed = {k: pandas.ArrowDtype(_usual(kind)) for k, kind in arrow.items() if _usual(kind) != kind}
+        return values.astype(changed) if changed else values
+    return values
 
 
 def same_types(data: Any, columns: Collection[str], folders: bool = True) -> None:
@@ -66,7 +80,9 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 def _usual(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_string_view(kind):
         return pa.large_string()
+    if pa.types.is_dictionary(kind):
+        return pa.dictionary(pa.int32(), _usual(kind.value_type))
     return pa.large_binary() if pa.types.is_binary_view(kind) else kind
 
 
-__all__ = ["pa", "pacsv", "pc", "pq", "same_types", "without_views"]
+__all__ = ["pa", "pacsv", "pc", "pq", "same_types", "takeable"]

@@ -6,7 +6,8 @@ record is read by itself: how a cell is read never depends on another cell, or o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Integral
 from typing import Any, Literal
 
 import narwhals as nw
@@ -14,7 +15,7 @@ import numpy as np
 from narwhals.exceptions import DuplicateError
 from narwhals.typing import IntoDataFrame
 
-from dpconvex._arrow import pa, pc, without_views
+from dpconvex._arrow import pa, pc, takeable
 from dpconvex._types import Array, Floats, IntArray
 from dpconvex.errors import InvalidDataError, SchemaError
 
@@ -38,9 +39,7 @@ def typed(values: Any) -> Any:
     names = values.column_names if arrow is not None and isinstance(values, arrow.Table) else names
     if repeated := duplicates(names):
         raise InvalidDataError(f"the table has two columns named {repeated[0]!r}. Rename one")
-    if arrow is not None and isinstance(values, arrow.ChunkedArray | arrow.Table):
-        return without_views(values)
-    return values
+    return takeable(values)
 
 
 def open_table(table: IntoDataFrame, needed: Iterable[str] = ()) -> Frame:
@@ -174,7 +173,7 @@ def distinct_labels(series: Series) -> tuple[list[Any], IntArray]:
 def _label_codes(series: Series) -> tuple[Any, IntArray]:
     """Return the labels that occur as an arrow array (None: no cells), and the position of each cell's label, (n,)."""
     # Labels never become numbers or texts of fixed width, or one cell would change how others are read.
-    values, positions = _split(_arrow(series))
+    values, positions = _split(_arrow(series, whole))
     if pa.types.is_floating(values.type):
         values = pc.add(values.cast(pa.float64()), 0.0)  # -0 becomes 0, which is the same label
     try:
@@ -272,15 +271,16 @@ def parse_numbers(texts: Any) -> Any:
     return pc.if_else(is_number, cells, pa.scalar(None, pa.large_string())).cast(pa.float64())
 
 
-def _arrow(series: Series) -> Any:
-    """Return the column as an arrow array, with Python objects and pandas levels as their text."""
+def _arrow(series: Series, read: Callable[[Any], Any] | None = None) -> Any:
+    """Return the column as an arrow array; Python objects and pandas levels, perhaps `read` first, as their text."""
     if series.implementation.is_pandas_like():
         native: Any = series.to_native()
         if native.dtype == "object":
-            return object_texts(native.to_numpy())
+            return object_texts(native.to_numpy(), read)
         if native.dtype == "category":
             positions = native.cat.codes.to_numpy()
-            levels = object_texts(native.cat.categories.to_numpy())  # even the levels' type may depend on a cell
+            # Even the levels' type may depend on a cell, so they are the objects that a column of objects would hold.
+            levels = object_texts(native.cat.categories.astype(object).to_numpy(), read)
             return pa.DictionaryArray.from_arrays(pa.array(positions, mask=positions < 0), levels)
         if native.dtype == np.longdouble:  # a type unknown to arrow
             with np.errstate(all="ignore"):
@@ -288,27 +288,37 @@ def _arrow(series: Series) -> Any:
     if series.implementation.is_pyarrow():
         return series.to_native()  # to_arrow joins the chunks, which fails where their dictionaries differ
     if series.dtype == nw.Object:
-        return object_texts(series.to_numpy())
+        return object_texts(series.to_numpy(), read)
     try:
         return series.to_arrow()
     except UnicodeError:  # text that is no valid Unicode, in a column that pandas keeps as Python strings
-        return object_texts(series.to_numpy())
+        return object_texts(series.to_numpy(), read)
     except (pa.ArrowException, TypeError, ValueError, NotImplementedError):
         raise _unsupported(series) from None
 
 
-def object_texts(values: Array) -> pa.Array:
-    """Return the text of each Python object; null for missing values and for objects that have no text."""
+def object_texts(values: Array, read: Callable[[Any], Any] | None = None) -> pa.Array:
+    """Return the text of each Python object, perhaps `read` first; null for missing ones and those without a text."""
     with np.errstate(all="ignore"):  # a NaN among the cells must not warn
-        found = np.frompyfunc(_text, 1, 1)(np.asarray(values, dtype=object))
+        cells = np.asarray(values, dtype=object)
+        found = np.frompyfunc(_text, 1, 1)(cells if read is None else np.frompyfunc(read, 1, 1)(cells))
     return pa.array(found, pa.large_string())
+
+
+def whole(cell: Any) -> Any:
+    """Return whole numbers of any type as int, since labels are compared by their text; anything else unchanged."""
+    try:
+        integral = isinstance(cell, Integral | np.bool_) or (isinstance(cell, float | np.floating) and cell % 1 == 0)
+        return int(cell) if integral and not isinstance(cell, np.timedelta64) else cell
+    except Exception:  # any cell is legal
+        return cell
 
 
 def _text(value: Any) -> str | None:
     try:
         if value is None or value != value:
             return None
-        text = str(value)
+        text = "".join(str(value))  # a subclass of str may have no hash
         text.encode()
         return text
     except Exception:  # any cell is legal: what cannot be compared, or written as Unicode, is missing

@@ -11,7 +11,16 @@ from sklearn.utils.validation import column_or_1d, validate_data
 
 from dpconvex import _validate
 from dpconvex._types import Array, Floats
-from dpconvex.data.frames import Frame, Series, label_codes, numbers as read_numbers, open_table, type_name, typed
+from dpconvex.data.frames import (
+    Frame,
+    Series,
+    label_codes,
+    numbers as read_numbers,
+    open_table,
+    type_name,
+    typed,
+    whole,
+)
 from dpconvex.errors import InvalidDataError, SchemaError
 from dpconvex.problems.minimax.base import clamped
 
@@ -88,10 +97,21 @@ def _refuse_empty(shape: tuple[int, ...], empty: bool) -> None:
 
 def _cells_of(rows: list[Any] | tuple[Any, ...]) -> Array:
     """Return the cells of lists of lists as objects; the lengths of lists are public, their contents are not."""
+    if not any(isinstance(row, list | tuple) or hasattr(type(row), "__array__") for row in rows):
+        return elements(rows)
+    lists = [_row(row) for row in rows]
+    if len({*map(len, lists)}) > 1:
+        raise InvalidDataError("Expected 2D array: rows of X differ in length. Give every record the same columns")
+    return np.stack(lists)
+
+
+def _row(row: Any) -> Array:
+    """Return the cells of one record, as objects; NumPy would look into cells, too, and call their methods."""
     try:
-        return np.array(rows, dtype=object)
-    except ValueError:
-        raise InvalidDataError("X holds arrays of different shapes. Give every record the same columns") from None
+        found = elements(row) if isinstance(row, list | tuple) else np.asarray(row, dtype=object)
+    except Exception:  # any cell is legal
+        return elements([row])
+    return found if found.ndim == 1 else elements([row])
 
 
 def numbers_of(cells: Array) -> Floats:
@@ -111,7 +131,7 @@ def _number(cell: Any) -> float:
     if isinstance(cell, numbers.Real | decimal.Decimal | str | np.bool_):
         try:
             return float(cell)
-        except (ValueError, ArithmeticError, TypeError):  # the last: a missing timedelta
+        except Exception:  # any cell is legal
             pass
     return float("nan")
 
@@ -146,16 +166,10 @@ def user_labels(groups: Any) -> Array:
         return label_codes(labels)
     if isinstance(groups, list | tuple):
         with np.errstate(all="ignore"):
-            return np.frompyfunc(_whole, 1, 1)(labels)
+            return np.frompyfunc(whole, 1, 1)(labels)
     if labels.dtype.kind in "cV":  # these have no order that a missing part leaves unchanged
         raise InvalidDataError(f"groups has dtype {dtype_name(labels)}: numbers, texts or dates are needed. Convert it")
     return labels
-
-
-def _whole(cell: Any) -> Any:
-    """Return whole numbers of any type as int, since labels are compared by their text; anything else unchanged."""
-    whole = isinstance(cell, numbers.Integral | np.bool_) or (isinstance(cell, float | np.floating) and cell % 1 == 0)
-    return int(cell) if whole and not isinstance(cell, np.timedelta64) else cell  # pyright: ignore[reportArgumentType]
 
 
 def fitted_columns(estimator: Any) -> int | tuple[str, ...]:

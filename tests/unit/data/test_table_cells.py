@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import date
+
+import narwhals as nw
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 
 from dpconvex import adult_schema, load_adult
-from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget, Schema, TableCells
+from dpconvex.algorithms.search.plan import taken
+from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget, Schema, TableCells, frames
 from dpconvex.data.cells import NumberCells
 from dpconvex.errors import InvalidParameterError, SchemaError
 from dpconvex.problems import NumberRange
@@ -196,3 +200,47 @@ def test_bins_have_equal_width_after_the_transform() -> None:
 def test_numbers_of_bins_of_any_type_are_numbers() -> None:
     for kind in (np.int64, np.uint8):
         assert TableCells.of_schema(SCHEMA, bins=kind(4)).shape == (4, 4, 2, 3, 2)
+
+
+def test_one_odd_date_among_categories_changes_no_other() -> None:
+    """Pandas' categories are dates or objects by what they hold; read as nanoseconds, they were no dates at all."""
+    schema = Schema(
+        (NumericColumn("born", 0, 40_000, date="age", at="2024-01-01"), CategoricalColumn("m", date="month"))
+    )
+    days = pd.Series(pd.to_datetime("1950-01-01") + pd.to_timedelta(np.arange(50) * 331, unit="D"))
+
+    def encoded(cells: pd.Series) -> Any:
+        return schema.encode(pd.DataFrame({"born": cells.astype("category"), "m": cells.astype("category")}))
+
+    whole, plain = encoded(days), schema.encode(pd.DataFrame({"born": days, "m": days}))
+    np.testing.assert_array_equal(whole, plain)
+    for odd in ("unknown", date(1600, 1, 1), None, 7):
+        cells = days.astype(object)
+        cells.iloc[0] = odd
+        np.testing.assert_array_equal(encoded(cells)[1:], whole[1:])
+
+
+@pytest.mark.parametrize("kind", [object, "category"])
+def test_whole_numbers_are_one_user_with_and_without_a_fraction(kind: Any) -> None:
+    """A partition with a missing label holds floats: 5.0 is the user 5 of the others."""
+    texts = [
+        frames.distinct_labels(nw.from_native(pd.Series(labels).astype(kind), series_only=True))[0]
+        for labels in ([5, 6, 7], [5.0, 6.0, np.nan])
+    ]
+    assert set(texts[1]) <= set(texts[0])
+
+
+@pytest.mark.parametrize("how", ["arrow", "pandas"])
+@pytest.mark.parametrize("last", ["w0", "new"])
+def test_rows_are_taken_whatever_chunks_hold_together(how: str, last: str) -> None:
+    """Indices of 8 bits count 127 values; one new value made searches and hold-outs raise after they were paid."""
+    first, second = [f"v{k}" for k in range(100)], [*(f"w{k}" for k in range(28)), last]
+    parts = [pa.DictionaryArray.from_arrays(pa.array(range(len(v)), pa.int8()), pa.array(v)) for v in (first, second)]
+    column = pa.chunked_array(parts)
+    table: Any = pa.table({"c": column})
+    if how == "pandas":
+        table = pd.DataFrame({"c": pd.Series(pd.arrays.ArrowExtensionArray(column))})  # pyright: ignore
+    rows = np.array([0, 99, 128, 1])
+    found = taken(table, rows)
+    assert list(map(str, found["c"].to_pylist() if how == "arrow" else found["c"])) == ["v0", "v99", last, "v1"]
+    assert len(taken(table["c"], rows)) == 4

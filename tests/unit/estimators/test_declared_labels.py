@@ -26,8 +26,9 @@ from dpconvex import (
 )
 from dpconvex.data import ClassTarget
 from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
-from dpconvex.estimators._matrices import numeric_matrix
+from dpconvex.estimators._matrices import _cells_of, numbers_of, numeric_matrix, user_labels
 from dpconvex.estimators._targets import as_series, declared_index, number_array
+from dpconvex.problems import UserGroups
 
 
 class Odd:
@@ -138,14 +139,34 @@ def test_what_lists_hold_changes_nothing_public() -> None:
     again = model.fit(odd, [None, "x", *y[2:]])
     assert dataclasses.replace(again.certificate_, model=None) == plain
     assert PrivateGeometricMedian(radius_bound=9, random_state=0).fit(odd).n_features_in_ == 2
-    for form, words in (
-        (X[0], "Expected 2D"),
-        ([[1], [1, 2]], "Expected 2D"),
-        ([[[1]]], "Expected 2D"),
-        ([], "Expected"),
-    ):
+    for form, words in ((X[0], "Expected 2D"), ([[1], [1, 2]], "Expected 2D"), ([], "Expected")):
         with pytest.raises(InvalidDataError, match=words):
             model.fit(form, y)
+
+
+class Raising(float):
+    """A number whose methods all raise, and quote it."""
+
+    def __float__(self) -> float:
+        raise RuntimeError("quoted cell")
+
+    __mod__ = __int__ = __array__ = __float__  # type: ignore[assignment]  # pyright: ignore
+
+
+class Unhashed(str):
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+
+@pytest.mark.parametrize("cell", [Raising(1.0), [0.5], [[0.5], [1, 2]], np.ones(3), Unhashed("a"), Ellipsis])
+def test_no_cell_of_a_list_makes_a_fit_raise(cell: Any) -> None:
+    """Whatever methods it has, and if it is a sequence: it is missing, and others are read as before."""
+    X, y, users = np.eye(40, 2).tolist(), [0.5, 1.0] * 20, [k // 2 for k in range(40)]
+    model = PrivateLinearRegression(1.0, feature_norm=1.0, target_bounds=(0, 1), random_state=0, records_per_user=2)
+    plain = dataclasses.replace(model.fit(X, y, groups=users).certificate_, model=None)
+    odd = model.fit([[cell, 0.0], *X[1:]], [cell, *y[1:]], groups=[0, 0, *users[2:]]).certificate_
+    assert dataclasses.replace(odd, model=None) == plain
+    assert UserGroups.of(user_labels([cell, *users[2:]])).n_users == 20
+    assert numbers_of(_cells_of([[cell]] * 3)).shape == (3, 1)
 
 
 @pytest.mark.parametrize("kind", [PrivateLogisticRegression, PrivateSparseLogisticRegression])

@@ -96,8 +96,8 @@ def test_no_plan_expects_less_than_the_loss_it_stands_in_with(delta: float) -> N
                 assert expected >= LEAST_BIAS * typical.bias > 0, (n, cap, plan.algorithm)
 
 
-@pytest.mark.parametrize(("delta", "most"), [(0.0, 410_000), (1e-6, 750_000)])
-@pytest.mark.dear("1e-06-750000")
+@pytest.mark.parametrize(("delta", "most"), [(0.0, 430_000), (1e-6, 770_000)])
+@pytest.mark.dear("1e-06-770000")
 def test_planning_takes_no_more_computing_than_it_did(delta: float, most: float) -> None:
     """Counted, not timed: the same on every machine."""
     plans.cache_clear()
@@ -181,7 +181,9 @@ def test_tables_that_people_try_first_do_not_get_a_constant(
     n: int, columns: int, classes: int, epsilon: float, delta: float, algorithms: set[str]
 ) -> None:
     model = PrivateLogisticRegression(epsilon, delta, feature_bounds=(0, 1), classes=range(classes))
-    assert model.plan(n, columns)[0].algorithm in algorithms
+    first: Any = model.plan(n, columns)[0]
+    first = first.then if first.algorithm == "joint_bound" else first  # what runs if the bound is too large
+    assert first.algorithm in algorithms
 
 
 def test_plans_that_spend_delta_are_preferred_sooner_for_many_columns() -> None:

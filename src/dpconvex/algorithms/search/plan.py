@@ -21,6 +21,7 @@ import narwhals as nw
 import numpy as np
 
 from dpconvex import _progress, _rounding
+from dpconvex._arrow import takeable
 from dpconvex._types import Array, attributes, final_dataclass
 from dpconvex.algorithms import LinearModelPlan, Plan, PredictedError, check_relation, recorded, stored
 from dpconvex.algorithms.search.scores import Repeats, Score, Searchable, fit_label, plain
@@ -419,7 +420,7 @@ def taken(values: Any, rows: Array) -> Any:
     """Return the chosen rows of a table, column, array or list, in the same type; tables not in memory stay there."""
     if isinstance(values, TableSource):
         return values.taken(rows)
-    found: Any = nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
+    found: Any = nw.from_native(takeable(values), eager_only=True, allow_series=True, pass_through=True)
     if isinstance(found, nw.DataFrame | nw.Series):
         return found[rows.tolist()].to_native()
     if values is None or isinstance(values, list | tuple):

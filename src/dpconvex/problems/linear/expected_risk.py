@@ -113,7 +113,7 @@ def curvature_and_worth(
     """Return the mean curvature of a loss, and the usual loss's curvature over it; residual caps count if `capped`."""
     if loss.task != "regression" or loss.usual == loss or not capped:
         return typical_curvature(loss), 1.0
-    kappa = capped_curvature(loss, residual)
+    kappa = max(capped_curvature(loss, residual), 1e-6 * loss.curvature_bound)  # a narrow cap may leave no residual
     return kappa, typical_curvature(loss.usual) / kappa
 
 
@@ -350,8 +350,8 @@ def squared_length(block: Block) -> float:
 
 
 def squared_bound(block: Block) -> float:
-    """Return the square of the block's bound, or a bound on its squared length where single entries have one, too."""
-    return block.bound * (block.bound if block.largest is None else block.largest)
+    """Return the square of the block's bound, or a bound on its squared length where entries have one of their own."""
+    return block.bound * (block.largest or block.bound)
 
 
 def starts_as_told(loss: LinearModelLoss) -> bool:

@@ -35,6 +35,7 @@ from dpconvex.estimators import _features, _streams
 from dpconvex.problems.data import _threads
 from dpconvex.problems.data.sources import rows as held
 from dpconvex.problems.data.sources.arrow import MEMORY, open_tables
+from dpconvex.problems.data.sources.cluster import DaskPartitions
 
 N = 1500
 COLUMNS = (
@@ -381,3 +382,34 @@ def test_plans_that_need_single_records_take_no_source(places) -> None:
     assert users["objective_perturbation"].only_sums
     assert users["noisy_gradient"].only_sums
     assert not users["phased_sgd"].only_sums
+
+
+def test_frames_that_guess_types_are_refused(tmp_path: Path) -> None:
+    """Polars and Dask guess types of names of folders from all of them, and fail at one malformed line of a CSV file."""
+    for name in ("0", "1"):
+        (tmp_path / "csv" / f"u={name}").mkdir(parents=True)
+        pa.parquet.write_table(pa.table({"x": [1.0, 2.0]}), tmp_path / "csv" / f"u={name}" / "part.parquet")
+    (tmp_path / "a.csv").write_text("x,u\n1,2\n")
+    folders = pl.scan_parquet(tmp_path / "csv")
+    assert open_tables(folders, ["x"]) is not None  # a folder called csv holds no text files
+    for hive in (None, {"u": pl.String}):
+        with pytest.raises(InvalidDataError, match="'u' of X is made of names of folders"):
+            open_tables(pl.scan_parquet(tmp_path / "csv", hive_schema=hive), ["x", "u"])
+    for lazy in (pl.scan_csv(tmp_path / "a.csv"), pl.scan_csv(tmp_path / "a.csv").filter(pl.col("x") > 0)):
+        with pytest.raises(InvalidDataError, match="text files through polars"):
+            open_tables(lazy, ["x"])
+
+
+def test_dask_frames_that_guess_types_are_refused(tmp_path: Path) -> None:
+    dask = pytest.importorskip("dask.dataframe")
+    (tmp_path / "a.csv").write_text("x,u\n1,2\n")
+    for name in ("a", "b"):
+        (tmp_path / "csv" / f"u={name}").mkdir(parents=True)
+        pa.parquet.write_table(pa.table({"x": [1.0, 2.0]}), tmp_path / "csv" / f"u={name}" / "part.parquet")
+    for given in ({}, {"filesystem": "arrow"}):
+        frame = dask.read_parquet(tmp_path / "csv", **given)
+        assert DaskPartitions(frame, ["x"]).engine == "dask"
+        with pytest.raises(InvalidDataError, match="'u' of X is made of names of folders"):
+            DaskPartitions(frame.assign(z=1), ["x", "u"])
+    with pytest.raises(InvalidDataError, match="text files through Dask"):
+        DaskPartitions(dask.read_csv(tmp_path / "a.csv"), ["x"])

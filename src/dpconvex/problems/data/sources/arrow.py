@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -14,7 +15,7 @@ import scipy.sparse
 from narwhals.exceptions import DuplicateError
 
 from dpconvex import _validate
-from dpconvex._arrow import pa, same_types, without_views
+from dpconvex._arrow import pa, same_types, takeable
 from dpconvex._types import Array, final_dataclass
 from dpconvex.errors import InvalidDataError
 from dpconvex.problems.data import _threads
@@ -49,7 +50,7 @@ class Tables(TableSource):
             first = 0
             for batch in self.read(size):
                 rows = pa.array(inside(index, first, first + batch.num_rows))
-                yield from without_views(pa.Table.from_batches([batch])).take(rows).to_batches()
+                yield from takeable(pa.Table.from_batches([batch])).take(rows).to_batches()
                 first += batch.num_rows
 
         return replace(self, n=len(index), read=some)
@@ -79,6 +80,20 @@ def quiet_reading() -> Iterator[None]:
     except Exception as error:
         what = f"X could not be read ({type(error).__name__})"
         raise InvalidDataError(f"{what}. Check that its files are whole, and can be read again") from None
+
+
+def check_origin(readers: str, files: str, columns: Sequence[str], of: str) -> None:
+    """Raise `InvalidDataError` where a frame `of` a library reads text files, or has names of folders as cells.
+
+    The library guesses types from cells, or fails at one of them. `readers` and `files` are what it tells of its plan.
+    """
+    remedy = "Open it with dpconvex.data.open_files"
+    if re.search("csv|json", readers, re.IGNORECASE):
+        what = f"X reads text files through {of}, which guesses types from cells and fails at one malformed line"
+        raise InvalidDataError(f"{what}. {remedy}")
+    if named := next((name for name in columns if f"/{name}=" in files), None):
+        what = f"column {named!r} of X is made of names of folders, and {of} guesses its type from all of them"
+        raise InvalidDataError(f"{what}. {remedy}")
 
 
 def open_tables(table: object, columns: Sequence[str] | None) -> Tables | None:
@@ -113,6 +128,10 @@ def open_tables(table: object, columns: Sequence[str] | None) -> Tables | None:
         head = X.head(0).collect().to_arrow() if lazy else X if isinstance(X, dataset.Dataset) else None
         header = pa.RecordBatchReader.from_stream(X).schema if head is None else head.schema
         chosen = chosen_columns(columns, header.names)
+        if lazy:
+            scans = re.findall(r"(\w+) SCAN \[([^\]]*)", X.explain(optimized=False))
+            readers, files = (" ".join(each[k] for each in scans) for k in (0, 1))
+            check_origin(readers, files, chosen, "polars")
         counted = dataset.Dataset.count_rows if isinstance(X, dataset.Dataset) else _count
         if isinstance(X, dataset.Dataset):
             same_types(X, chosen)

@@ -17,9 +17,10 @@ from typing import Any, TypeVar, final
 import narwhals as nw
 import numpy as np
 
+from dpconvex._arrow import takeable
 from dpconvex._types import Array, set_fields
 from dpconvex.errors import InvalidDataError
-from dpconvex.problems.data.sources.arrow import open_tables, quiet_reading
+from dpconvex.problems.data.sources.arrow import check_origin, open_tables, quiet_reading
 from dpconvex.problems.data.sources.rows import Encode, Held, InOrder, TableSource, Task, chosen_columns, inside
 
 T = TypeVar("T")
@@ -80,7 +81,7 @@ class TakenPartitions(Partitions):
     def run(self, function: Callable[..., T], *arguments: Sequence[Any]) -> list[T]:
         def of(part: Any, given: tuple[Array, *tuple[Any, ...]]) -> T:
             rows, *more = given
-            found: Any = nw.from_native(part, eager_only=True)
+            found: Any = nw.from_native(takeable(part), eager_only=True)
             return function(found[rows.tolist()].to_native(), *more)
 
         return self._whole.run(of, list(zip(self._rows, *arguments, strict=True)))
@@ -95,6 +96,7 @@ class DaskPartitions(Partitions):
 
     def __init__(self, frame: Any, columns: Sequence[str] | None) -> None:
         found = frame[chosen_columns(columns, list(frame.columns))]
+        check_origin(*_origin(frame), list(found.columns), "Dask")
         flags = [name for name, kind in found.dtypes.items() if kind == "bool"]  # objects where a cell is missing
         self._frame = found.astype(dict.fromkeys(flags, "boolean")) if flags else found
         self.empty = self._frame._meta
@@ -106,6 +108,18 @@ class DaskPartitions(Partitions):
         calls = [call(*given) for given in zip(parts, *arguments, strict=True)]
         with quiet_reading():
             return list(dask.compute(*calls, retries=RETRIES))  # pyright: ignore
+
+
+def _origin(frame: Any) -> tuple[str, str]:
+    """Return the readers that a Dask frame's expression has, and files of Parquet; "" where Dask does not tell."""
+    try:
+        steps = list(frame.expr.walk())
+        labels = [each.operand("label") for each in steps if "label" in each._parameters]
+        parquet = [each._dataset_info for each in steps if hasattr(each, "_dataset_info")]
+        files = [(info.get("all_files") or info["ds"].files)[0] for info in parquet]
+    except (AttributeError, KeyError, TypeError, IndexError):
+        return "", ""
+    return " ".join(map(str, labels)), " ".join(map(str, files))
 
 
 @final
