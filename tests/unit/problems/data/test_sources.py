@@ -385,7 +385,7 @@ def test_plans_that_need_single_records_take_no_source(places) -> None:
 
 
 def test_frames_that_guess_types_are_refused(tmp_path: Path) -> None:
-    """Polars and Dask guess types of names of folders from all of them, and fail at one malformed line of a CSV file."""
+    """Polars guesses types of names of folders from all of them, and fails at one malformed line of a CSV file."""
     for name in ("0", "1"):
         (tmp_path / "csv" / f"u={name}").mkdir(parents=True)
         pa.parquet.write_table(pa.table({"x": [1.0, 2.0]}), tmp_path / "csv" / f"u={name}" / "part.parquet")
