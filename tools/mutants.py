@@ -78,6 +78,7 @@ TARGET_RANGE = "tests/unit/algorithms/erm/two_stage/test_target_range.py"
 COLUMN_RANGES = "tests/unit/algorithms/erm/two_stage/test_column_ranges.py"
 ADDED_LOOKS = "tests/unit/algorithms/erm/two_stage/test_added_looks.py"
 CENTERING = "tests/unit/algorithms/erm/two_stage/test_centering.py"
+JOINT_BOUND = "tests/unit/algorithms/erm/two_stage/test_joint_bound.py"
 TYPICAL = "tests/unit/algorithms/erm/two_stage/test_typical_user.py"
 FACTOR, CENTERED = "tests/unit/problems/data/test_factor.py", "tests/unit/geometry/test_centered_noise.py"
 REFERENCE = "../dpconvex_experiments/reference"
@@ -1616,6 +1617,46 @@ MUTANTS = (
         "np.add.reduceat(values, groups",
         "",
         (f"{CENTERING}::test_a_replaced_user_moves_mean_and_shares_as_one_record_would",),
+    ),
+    Mutant(
+        "joint bound: entries are not clipped before records are shortened",
+        "problems/data/domain.py",
+        "np.clip(part, -largest, largest, out=part)",
+        "pass",
+        "",
+        (f"{JOINT_BOUND}::test_no_record_is_longer_than_stated",),
+    ),
+    Mutant(
+        "joint bound: a record is as long as its largest entry",
+        "problems/data/domain.py",
+        "return math.sqrt(self.bound * self.largest) * (1",
+        "return self.largest * (1",
+        "",
+        (f"{JOINT_BOUND}::test_no_record_is_longer_than_stated",),
+    ),
+    Mutant(
+        "joint bound: verification takes the largest entry for the bound",
+        "_leverage.py",
+        'longest = Fraction(block["bound"]) * Fraction(block.get("largest", block["bound"]))',
+        'longest = Fraction(block["bound"]) ** 2',
+        "",
+        (f"{JOINT_BOUND}::test_verification_recomputes_the_length_from_the_largest_entry",),
+    ),
+    Mutant(
+        "joint bound: users' records are counted, not their shares",
+        "algorithms/erm/two_stage/joint_bound.py",
+        "(within(sums(X), self.bounds, groups),)",
+        "(within(sums(X), self.bounds, None),)",
+        "",
+        (f"{JOINT_BOUND}::test_a_replaced_user_moves_a_sum_of_shares_by_one_at_most",),
+    ),
+    Mutant(
+        "joint bound: the best bound is taken without noise",
+        "algorithms/erm/two_stage/joint_bound.py",
+        "bound = float(self.bounds[self.first.release(kept + self.gains, BOUND, source, ledger)])",
+        "self.first.charge(BOUND, ledger); bound = float(self.bounds[np.argmax(kept + self.gains)])",
+        "joint_bound",
+        (f"{JOINT_BOUND}::test_the_bound_is_drawn",),
     ),
     Mutant(
         "typical user: the method spends all of epsilon",

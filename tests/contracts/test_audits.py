@@ -117,6 +117,7 @@ TRIED = ("queries/found_bins/pure", "queries/found_bins/declared")
     "user_samples",
     "accelerated_user/cohorts",
     "recentering/users",
+    "joint_bound",
     "halving",
     "variance_reduced_frank_wolfe",
     "heavy_tailed/scale",
@@ -179,6 +180,7 @@ class Understated:
 
 
 HALVED = [
+    "joint_bound/users",
     "informed_gradient",
     "output_perturbation",
     "output_perturbation/gaussian",
@@ -218,7 +220,7 @@ HALVED = [
         pytest.param("private_search", 0.1, marks=pytest.mark.gate),
     ],
 )
-@pytest.mark.dear("informed_gradient-0.1", "recentering/users-0.1")
+@pytest.mark.dear("informed_gradient-0.1", "recentering/users-0.1", "joint_bound/users-0.1")
 def test_half_the_noise_is_refuted(name, epsilon) -> None:
     """At every epsilon, and by few transcripts: exact losses need no frequent events."""
     subject = TARGETS[name].subject(2 * epsilon, 0.05, 1.0)

@@ -333,8 +333,7 @@ def squared_reach(block: Block) -> float:
         return block.size / block.bound**2
     if block.largest is not None:  # numbers of half the width, whose coefficients grow as fewer of them are not 0
         spread = ORDINARY.moments[block.values][0] * block.size * block.largest**2 / 4
-        longer = max(1.0, spread / (ORDINARY.ball_squared_length * squared_bound(block)))
-        return 4 * block.size / block.largest**2 * longer
+        return 4 * block.size / block.largest**2 * max(1.0, spread / squared_length(block))
     if block.norm != "l2":
         return 4 / block.bound**2
     more = max(1.0, block.size / ORDINARY.ball_plain) ** ORDINARY.ball_power

@@ -6,6 +6,7 @@ Most problems have one feature, so that sensitivities are attained.
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from dpconvex.algorithms.erm import (
 from dpconvex.algorithms.erm.heavy_tailed import Moments, clipped_gradient, custom, registry
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.erm.sufficient_statistics import plan_adaptive_ridge
-from dpconvex.algorithms.erm.two_stage import centering, constant, projection, ranges, typical_user
+from dpconvex.algorithms.erm.two_stage import centering, constant, joint_bound, projection, ranges, typical_user
 from dpconvex.algorithms.search import plan as search
 from dpconvex.algorithms.select import Options
 from dpconvex.estimators import PrivateLinearSVC, PrivateSearchCV
@@ -171,6 +172,17 @@ def _recentered(privacy: PrivacyParams, bound: float) -> Subject:
     records = 2 if privacy.unit == Unit.USER else None
     problem = LinearModelProblem(HingeLoss(), domain, n, 1.0 / bound, records_per_user=records)
     return _then_released(centering.plan, problem, privacy, Options(l2=RIDGE * bound**2))
+
+
+def _joint(privacy: PrivacyParams, bound: float) -> Subject:
+    """As few columns and units as the plan needs; the release of the method that follows has a known law."""
+    tuning = joint_bound.TUNING
+    n = math.ceil(1.01 * tuning.looked / (max(tuning.shares) * privacy.epsilon))
+    domain = DataDomain((Block(tuning.columns, "linf", bound, "flags", "binary"),), bound)
+    records = 2 if privacy.unit == Unit.USER else None
+    problem = LinearModelProblem(HingeLoss(), domain, n, 1.0 / bound, records_per_user=records)
+    planner = partial(plans, algorithm="output_perturbation", options=Options(l2=RIDGE * bound**2))
+    return linear_subject(joint_bound.plan(problem, privacy, planner, planner)[0])
 
 
 def _projected(privacy: PrivacyParams, bound: float) -> Subject:
@@ -349,6 +361,7 @@ TARGETS = (
             "target_range/added": ("approximate", _added(_looked(look=True))),
             "column_ranges/added": ("approximate", _added(_looked(looked=(0,)))),
             "recentering": ("pure", _recentered),
+            "joint_bound": ("pure", _joint),
             "constant": ("pure", _constant),
             "constant/classes": ("pure", _classes),
             "heavy_tailed": ("pure", _heavy(HuberLoss())),
@@ -384,6 +397,7 @@ TARGETS = (
             "phased_sgd": ("approximate", _phased("plain")),
             "typical_user": ("pure", _typical),
             "recentering/users": ("pure", _recentered),
+            "joint_bound/users": ("pure", _joint),
             "constant/users": ("pure", _constant),
             "constant/users_classes": ("pure", _classes),
             "accelerated_user": ("approximate", _accelerated("clipped")),

@@ -15,7 +15,6 @@ from scipy.sparse import csr_array
 
 from dpconvex import PrivateLinearRegression, PrivateLogisticRegression, verify
 from dpconvex.algorithms.erm.registry import plans
-from dpconvex.algorithms.erm.two_stage.centering import PARTS, within
 from dpconvex.algorithms.erm.two_stage.joint_bound import TUNING, JointPlan, binary_columns, joined
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import HuberLoss, LogisticLoss, SoftmaxLoss
@@ -119,15 +118,9 @@ def test_without_noise_it_finds_the_parameters_of_the_columns_as_they_were(loss)
     assert np.linalg.norm(inner.objective(moved, y, ran.then.l2).gradient(weights.ravel())) < 1e-3
 
 
-@given(seed=st.integers(0, 10**6), n=st.integers(1, 60), where=st.integers(0, 59))
-def test_a_replaced_record_moves_every_score_by_one_at_most(seed: int, n: int, where: int) -> None:
-    """Scores as the run computes them, extreme records included."""
-    rng = np.random.default_rng(seed)
-    X = rng.choice([-1e300, -0.5, -0.1, 0.0, 0.2, 0.5, 7.0, np.nan, np.inf], (n, 35))
-    other = X.copy()
-    other[where % n] = rng.choice([-np.inf, -0.5, 0.5, 1e9], 35)
-    plan, seen = planned(problem(n=5000)), list[np.ndarray]()
-    plan = replace(plan, problem=replace(plan.problem, n=n))
+def scores(plan: JointPlan, X: np.ndarray, groups: UserGroups | None = None) -> np.ndarray:
+    """Return the scores of the list of bounds, as a run computes them."""
+    seen = list[np.ndarray]()
 
     class Stop(Exception):
         pass
@@ -136,13 +129,25 @@ def test_a_replaced_record_moves_every_score_by_one_at_most(seed: int, n: int, w
         seen.append(np.array(value))
         raise Stop
 
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
         patch.setattr(ReportNoisyMax, "release", release)
-        for data in (X, other):
-            with pytest.raises(Stop), np.errstate(all="ignore"):
-                plan._run(data, np.ones(n), None, SeededSource(0))
-    assert np.abs(seen[0] - seen[1]).max() <= 1
-    assert (seen[0] * 2**24 == np.rint(seen[0] * 2**24)).all()  # sums are exact
+        with pytest.raises(Stop):
+            plan._run(X, np.ones(len(X)), groups, SeededSource(0))
+    return seen[0]
+
+
+@given(seed=st.integers(0, 10**6), n=st.integers(1, 60), where=st.integers(0, 59))
+def test_a_replaced_record_moves_every_score_by_one_at_most(seed: int, n: int, where: int) -> None:
+    """Scores as the run computes them, extreme records included."""
+    rng = np.random.default_rng(seed)
+    X = rng.choice([-1e300, -0.5, -0.1, 0.0, 0.2, 0.5, 7.0, np.nan, np.inf], (n, 35))
+    other = X.copy()
+    other[where % n] = rng.choice([-np.inf, -0.5, 0.5, 1e9], 35)
+    plan = planned(problem(n=5000))
+    plan = replace(plan, problem=replace(plan.problem, n=n))
+    first, second = scores(plan, X), scores(plan, other)
+    assert np.abs(first - second).max() <= 1
+    assert (first * 2**24 == np.rint(first * 2**24)).all()  # sums are exact
     assert plan.first.sensitivity.value == 1
 
 
@@ -151,14 +156,14 @@ def test_a_replaced_user_moves_a_sum_of_shares_by_one_at_most(seed: int, sizes: 
     rng = np.random.default_rng(seed)
     rest = rng.integers(1, 30, 5)
     plan = planned(problem(n=5000, records_per_user=3))
-    shared, found = rng.choice([-0.5, 0.5, 0.2, np.nan], (int(rest.sum()), 35)), []
-    for size, value in zip(sizes, rng.choice([-0.5, 0.5, 1e9], (2, 35)), strict=True):
+    plan = replace(plan, problem=replace(plan.problem, n=6))
+    shared, found = rng.choice([-0.5, 0.5, 0.2, np.nan], (int(rest.sum()), 35)), list[np.ndarray]()
+    for size, value in zip(sizes, rng.permutation([[-1e9] * 35, [1e9] * 35]), strict=True):
         X, labels = np.vstack([shared, np.tile(value, (size, 1))]), np.append(np.repeat(np.arange(5), rest), [5] * size)
         mixed = rng.permutation(len(X))
-        sums = np.abs(plan._moved(X[mixed], -HALF, 2 * HALF)[:, :30]).sum(1)
-        found.append(within(sums, plan.bounds, UserGroups.of(labels[mixed])))
-    assert np.abs(found[0] - found[1]).max() <= PARTS
-    assert 0 <= min(map(np.min, found)) <= max(map(np.max, found)) <= 6 * PARTS
+        found.append(scores(plan, X[mixed], UserGroups.of(labels[mixed])) - plan.gains)
+    assert np.abs(found[0] - found[1]).max() <= 1
+    assert 0 <= min(map(np.min, found)) <= max(map(np.max, found)) <= 6
 
 
 @pytest.mark.parametrize("users", [False, True])
@@ -208,6 +213,13 @@ def test_a_listed_bound_is_taken_up_again_and_no_other() -> None:
     assert plan.resumed(bound).bound == bound
     with pytest.raises(InvalidParameterError, match="listed"):
         plan.resumed(bound * 1.01)
+
+
+def test_the_bound_is_drawn() -> None:
+    """Few records: the choice's noise is of the size of what bounds differ by."""
+    X, y = sparse(1000)
+    ran: list[Any] = [planned(problem(n=1000)).run(X, y, SeededSource(seed)).plan for seed in range(6)]
+    assert len({plan.bound for plan in ran}) > 1
 
 
 def test_columns_that_are_rarely_at_their_corner_stay() -> None:
