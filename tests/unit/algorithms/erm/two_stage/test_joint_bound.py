@@ -143,8 +143,7 @@ def test_a_replaced_record_moves_every_score_by_one_at_most(seed: int, n: int, w
     X = rng.choice([-1e300, -0.5, -0.1, 0.0, 0.2, 0.5, 7.0, np.nan, np.inf], (n, 35))
     other = X.copy()
     other[where % n] = rng.choice([-np.inf, -0.5, 0.5, 1e9], 35)
-    plan = planned(problem(n=5000))
-    plan = replace(plan, problem=replace(plan.problem, n=n))
+    plan = planned(problem(n=5000))  # `_run` does not ask how many records there are
     first, second = scores(plan, X), scores(plan, other)
     assert np.abs(first - second).max() <= 1
     assert (first * 2**24 == np.rint(first * 2**24)).all()  # sums are exact
@@ -156,12 +155,12 @@ def test_a_replaced_user_moves_a_sum_of_shares_by_one_at_most(seed: int, sizes: 
     rng = np.random.default_rng(seed)
     rest = rng.integers(1, 30, 5)
     plan = planned(problem(n=5000, records_per_user=3))
-    plan = replace(plan, problem=replace(plan.problem, n=6))
     shared, found = rng.choice([-0.5, 0.5, 0.2, np.nan], (int(rest.sum()), 35)), list[np.ndarray]()
     for size, value in zip(sizes, rng.permutation([[-1e9] * 35, [1e9] * 35]), strict=True):
         X, labels = np.vstack([shared, np.tile(value, (size, 1))]), np.append(np.repeat(np.arange(5), rest), [5] * size)
         mixed = rng.permutation(len(X))
-        found.append(scores(plan, X[mixed], UserGroups.of(labels[mixed])) - plan.gains)
+        found.append((scores(plan, X[mixed], UserGroups.of(labels[mixed])) - plan.gains)[1:])
+    assert len(found[0]) > 10
     assert np.abs(found[0] - found[1]).max() <= 1
     assert 0 <= min(map(np.min, found)) <= max(map(np.max, found)) <= 6
 
