@@ -1629,7 +1629,7 @@ MUTANTS = (
     Mutant(
         "joint bound: a record is as long as its largest entry",
         "problems/data/domain.py",
-        "return math.sqrt(self.bound * self.largest) * (1",
+        "return math.sqrt(self.bound) * math.sqrt(self.largest) * (1",
         "return self.largest * (1",
         "",
         (f"{JOINT_BOUND}::test_no_record_is_longer_than_stated",),

@@ -90,6 +90,9 @@ GAUSSIAN, PAPER = Options(noise="gaussian"), Options("paper")
 DOMAIN = DataDomain((Block(3, "l1", 1.0), Block(2, "linf", 0.5)), intercept=1.0)
 
 
+FLAGS = DataDomain((Block(16, "linf", 0.5, "flags", "binary"), Block(2, "simplex", 1.0)), 1.0)
+
+
 def linear(loss: Any = None, n: int = 400, users: bool = False, domain: DataDomain = DOMAIN, **more: Any):
     return LinearModelProblem(loss or LogisticLoss(), domain, n, 2.0, records_per_user=5 if users else None, **more)
 
@@ -119,6 +122,11 @@ def polytope() -> PolytopeSaddle:
 def found_center() -> Any:
     before: Any = plans(linear(n=4_000), MIXED, "recentering")[0]
     return before.resumed((0.1, -0.2), float(before.lengths[5]))
+
+
+def found_bound() -> Any:
+    before: Any = plans(linear(n=4_000, domain=FLAGS), MIXED, "joint_bound")[0]
+    return before.resumed(float(before.bounds[5]))
 
 
 def ranged() -> Any:
@@ -237,6 +245,9 @@ PLANS: dict[str, Callable[[], Any]] = {
     "random projection": lambda: plans(linear(domain=DataDomain.l2_ball(8, 1.0)), PURE, "random_projection")[0],
     "constant": lambda: plans(linear(), MIXED, "constant")[0],
     "recentering": lambda: plans(linear(n=4_000), MIXED, "recentering")[0],
+    "joint bound": lambda: plans(linear(n=4_000, domain=FLAGS), MIXED, "joint_bound")[0],
+    "joint bound users": lambda: plans(linear(n=4_000, users=True, domain=FLAGS), FOR_USERS, "joint_bound")[0],
+    "joint bound after": found_bound,
     "recentering users": lambda: plans(linear(n=4_000, users=True), FOR_USERS, "recentering")[0],
     "ranges": ranged,
     "ranges after": found_ranges,

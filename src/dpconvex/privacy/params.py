@@ -68,9 +68,11 @@ class PrivacyParams:
     def less(self, spent: float) -> "PrivacyParams":
         """Return the promise that is left for a method that is planned after a release of epsilon `spent`."""
         # A profile that just meets delta here is priced once more, at an epsilon that rounding may move: it must fit.
+        # Profiles of the tiniest deltas are rounded more than others.
         left = _rounding.difference_down(self.epsilon, spent)
         kept = 1 - max(1e-12, spare(left)) if self.delta and left > 0 else 1.0
-        return replace(self, epsilon=_rounding.product_down(left, kept))
+        delta = self.delta * (1 - 1e-6 * (self.delta < 1e-100))
+        return replace(self, epsilon=_rounding.product_down(left, kept), delta=delta)
 
 
 @dataclass(frozen=True)

@@ -202,6 +202,9 @@ def _block(rng: np.random.Generator, block: Block, n: int) -> Floats:
             if rng.random() < 0.3
             else np.eye(block.size)[rng.integers(block.size, size=n)]
         )
+    if block.largest is not None:  # as many of the largest entries as the sum allows
+        few = max(1, min(block.size, int(block.bound / block.largest)))
+        return block.largest * np.sign(normal) * (np.argsort(np.argsort(-np.abs(normal))) < few)
     if block.norm == "l1" or rng.random() < 0.2:
         normal = np.where(np.abs(normal) == np.abs(normal).max(1, keepdims=True), normal, 0.0)
     if block.norm == "linf":

@@ -86,7 +86,7 @@ class Block:
     def l2(self) -> float:
         """Largest l2 norm of the block over the domain, with the excess that rounding may leave after clipping."""
         if self.largest is not None:  # no square is longer than the entry times the largest one
-            return math.sqrt(self.bound * self.largest) * (1 + 1e-15 * (4 + self.size))
+            return math.sqrt(self.bound) * math.sqrt(self.largest) * (1 + 1e-15 * (4 + self.size))
         return self.rounded * (math.sqrt(self.size) if self.norm == "linf" else 1.0)
 
     @property
@@ -252,7 +252,7 @@ class DataDomain:
             return None
         ends = np.cumsum([0, *(block.size for block in self.blocks)])
         wide = [block.norm == "simplex" and block.size > 1 for block in self.blocks]
-        limits = np.repeat([block.bound for block in self.blocks], np.diff(ends))
+        limits = np.repeat([block.linf for block in self.blocks], np.diff(ends))
         return limits, np.stack([ends[:-1][wide], ends[1:][wide]], axis=1)
 
     @cached_property

@@ -124,7 +124,7 @@ class RowBlock:
 
     def squared_norms(self) -> Floats:
         """Return the squared l2 norms of the records, shape (m,), the constant feature included."""
-        norms = _lengths(self.features, absolute=False)
+        norms = lengths_of(self.features, absolute=False)
         norms = (norms if self.factor is None else norms * self.factor**2) + self.intercept**2
         return norms if self.extra is None else norms + self.copies * self.extra**2
 
@@ -328,7 +328,7 @@ def _block_rows(columns: int) -> int:
     return max(1, min(summation.MOST_ROWS, max(_BLOCK // columns, _LEAST_ROWS), _LONGEST // columns))
 
 
-def _lengths(rows: Floats, *, absolute: bool) -> Floats:
+def lengths_of(rows: Floats, *, absolute: bool) -> Floats:
     """Return the l1 norms of rows, or their squared l2 norms, each a function of its row alone."""
     out = np.empty(len(rows))
     _loops.lengths(rows, absolute, out)
@@ -366,7 +366,7 @@ def _clipped_block(part: Any, domain: DataDomain) -> RowBlock:
         with np.errstate(all="ignore"):
             A = np.require(part, np.float64, ["C", "A"])
             absolute = block.norm == "l1"
-            lengths = _lengths(A, absolute=absolute) if absolute else np.sqrt(_lengths(A, absolute=False))
+            lengths = lengths_of(A, absolute=absolute) if absolute else np.sqrt(lengths_of(A, absolute=False))
         wild = ~(lengths < 1e150)  # an entry is NaN, infinite, or its square overflows
         if wild.any():  # such records are clipped singly: they must not change how others are scaled
             part = A.copy()

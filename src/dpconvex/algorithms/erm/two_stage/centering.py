@@ -22,6 +22,7 @@ Assumptions
 """
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property, partial
@@ -37,6 +38,7 @@ from dpconvex.geometry import GroupedNorm
 from dpconvex.mechanisms import NormNoiseMechanism, ReportNoisyMax
 from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
+from dpconvex.problems.data.records import lengths_of
 from dpconvex.problems.data.sources.rows import mapped, totals
 from dpconvex.problems.linear.expected_risk import ORDINARY, reach_share, squared_reach
 from dpconvex.randomness import BitSource
@@ -95,9 +97,14 @@ class MovedPlan(TwoStagePlan):
         return np.concatenate([self.numeric, np.setdiff1d(columns, self.numeric)])
 
     @property
+    @abstractmethod
+    def shift(self) -> tuple[Floats, Floats]:
+        """Where numeric columns are measured from, (p,), and the units that they are measured in, (p,)."""
+
+    @property
     def coefficient_deviation(self) -> Floats | None:
         found = self.then.coefficient_deviation
-        return None if found is None else self._moved_back(found, np.zeros(len(self.numeric)))
+        return None if found is None else self._moved_back(found, spread=True)
 
     def _moved(self, X: Array, origin: Floats, unit: Floats | float = 1.0) -> Floats:
         """Return the clipped records, numeric columns first, from their `origin` (p,), in these units."""
@@ -106,16 +113,20 @@ class MovedPlan(TwoStagePlan):
         moved[:, : len(self.numeric)] /= unit
         return moved
 
-    def _moved_back(self, point: Floats, origin: Floats, unit: Floats | float = 1.0) -> Floats:
-        """Return the method's flat parameters in terms of the original columns."""
+    def _moved_back(self, point: Floats, spread: bool = False) -> Floats:
+        """Return the method's flat parameters, or their deviations (`spread`), in terms of the original columns."""
         if not self.moved:
             return point
-        outer, inner = self.problem.domain, self.then.problem.domain
+        (origin, unit), outer, inner = self.shift, self.problem.domain, self.then.problem.domain
         p, weights = len(self.numeric), point.reshape(self.problem.loss.n_outputs, inner.dim)
-        weights = np.concatenate([weights[:, :p] / unit, weights[:, p:]], axis=1)
+        moved, constant = weights[:, :p] / unit, weights[:, -1] * inner.intercept
         out = np.empty((len(weights), outer.dim))
-        out[:, self.order] = weights[:, :-1]
-        out[:, -1] = (weights[:, -1] * inner.intercept - weights[:, :p] @ origin) / outer.intercept
+        out[:, self.order] = np.concatenate([moved, weights[:, p:-1]], axis=1)
+        if spread:  # of independent noise
+            constant = np.sqrt(np.square(constant) + np.square(moved) @ np.square(origin))
+        else:
+            constant = constant - moved @ origin
+        out[:, -1] = constant / outer.intercept
         return out.ravel()
 
 
@@ -141,6 +152,11 @@ class CenteredPlan(MovedPlan):
         "it is planned from them; every record is moved and shortened by them alone",
     )
     mechanisms = algorithms.uses({CENTER: "first", LENGTH: "second"})
+
+    @property
+    def shift(self) -> tuple[Floats, Floats]:
+        p = len(self.numeric)
+        return np.zeros(p) if self.center is None else np.array(self.center), np.ones(p)
 
     @cached_property
     def half_widths(self) -> Floats:
@@ -173,7 +189,7 @@ class CenteredPlan(MovedPlan):
         """Return the plan after this center and length, which must be possible outcomes, and later releases."""
         center, length, *later = course
         inside = len(center) == len(self.numeric) and bool((np.abs(center) <= self.half_widths).all())
-        if not inside or length not in self.lengths:
+        if not inside or not listed(length, self.lengths):
             raise InvalidParameterError("recentered", course, "must hold a center of the domain and a listed length")
         plan = self.informed(np.asarray(center), length)
         return plan.after(cast(algorithms.LinearModelPlan, plan.then.resumed(*later))) if later else plan
@@ -203,14 +219,14 @@ class CenteredPlan(MovedPlan):
         noisy = self.first.release(found / UNITS / self.problem.n, CENTER, source, ledger)  # line 2: the center
         center = np.clip(noisy, -1.0, 1.0) * self.half_widths
         moved = partial(self._moved, origin=center)
-        distances = lambda X: np.linalg.norm(moved(X)[:, : len(self.numeric)], axis=1)  # noqa: E731
+        distances = lambda X: np.sqrt(row_lengths(moved(X), len(self.numeric), absolute=False))  # noqa: E731
         kept = totals(X, y, lambda X, y: (within(distances(X), self.lengths, groups),))[0] / PARTS
         scores = -np.abs(kept - TUNING.rank * self.problem.n)
         length = float(self.lengths[self.second.release(scores, LENGTH, source, ledger)])  # line 3: the length
         plan = self.informed(center, length)
         change = moved if plan.moved else self.problem.domain.clip
         result = plan.then.run(*mapped(X, y, change), source, groups)  # line 4: the method, which clips again
-        return plan.restored(result, plan._moved_back(result.point, center), source)
+        return plan.restored(result, plan._moved_back(result.point), source)
 
     def _units(self, X: Array, groups: UserGroups | None) -> Array:
         """Return the sums of the numeric columns, or of users' means, in whole units, (p,)."""
@@ -225,6 +241,16 @@ def total(values: Array, groups: UserGroups | None) -> int:
         return int(values.sum())
     order = slice(None) if groups.order is None else groups.order
     return int((np.add.reduceat(values[order], groups.starts[:-1]) // groups.sizes).sum())
+
+
+def row_lengths(moved: Floats, columns: int, *, absolute: bool) -> Floats:
+    """Return the l1 norms, or squared l2 norms, of the first columns of rows, whatever portion a row is in."""
+    return lengths_of(np.ascontiguousarray(moved[:, :columns]), absolute=absolute)
+
+
+def listed(value: Any, levels: Floats) -> bool:
+    """Return whether a number is in a public list, whose last bits are those of the processor that made it."""
+    return isinstance(value, float) and bool(np.isclose(levels, value, rtol=1e-12, atol=0.0).any())
 
 
 def within(distances: Floats, levels: Floats, groups: UserGroups | None) -> Array:

@@ -31,7 +31,7 @@ import numpy as np
 from dpconvex import algorithms
 from dpconvex._types import Array, Floats, IntArray, final_dataclass
 from dpconvex.algorithms.erm.two_stage.base import Planner
-from dpconvex.algorithms.erm.two_stage.centering import PARTS, MovedPlan, within
+from dpconvex.algorithms.erm.two_stage.centering import PARTS, MovedPlan, listed, row_lengths, within
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import ReportNoisyMax
 from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity
@@ -93,6 +93,12 @@ class JointPlan(MovedPlan):
         return binary_columns(self.problem.domain)
 
     @property
+    def shift(self) -> tuple[Floats, Floats]:
+        blocks = [*filter(is_binary, self.problem.domain.blocks)]
+        half = np.repeat([block.bound for block in blocks], [block.size for block in blocks])
+        return -half, 2 * half
+
+    @property
     def halved(self) -> float:
         """What half a bound is worth, in records."""
         share, scales = TUNING.halved
@@ -128,7 +134,7 @@ class JointPlan(MovedPlan):
     def resumed(self, *course: Any) -> "JointPlan":
         """Return the plan after this bound, which must be a possible outcome, and later releases."""
         bound, *later = course
-        if bound not in self.bounds:
+        if not listed(bound, self.bounds):
             raise InvalidParameterError("joint_bound", bound, "must be a listed bound")
         plan = self.informed(bound)
         return plan.after(cast(algorithms.LinearModelPlan, plan.then.resumed(*later))) if later else plan
@@ -149,17 +155,16 @@ class JointPlan(MovedPlan):
         return algorithms.continued(self, then=then[0], bound=bound, moved=moved)
 
     def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
-        ledger, blocks = Ledger(self.privacy, self.releases), [*filter(is_binary, self.problem.domain.blocks)]
-        half = np.repeat([block.bound for block in blocks], [block.size for block in blocks])
-        moved = partial(self._moved, origin=-half, unit=2 * half)
-        sums = lambda X: moved(X)[:, : len(half)].sum(1)  # noqa: E731
+        ledger, (origin, unit) = Ledger(self.privacy, self.releases), self.shift
+        moved = partial(self._moved, origin=origin, unit=unit)
+        sums = lambda X: row_lengths(moved(X), len(unit), absolute=True)  # noqa: E731
         kept = totals(X, y, lambda X, y: (within(sums(X), self.bounds, groups),))[0] / PARTS  # line 1
         kept[0] = self.problem.n  # whatever rounding does to sums
         bound = float(self.bounds[self.first.release(kept + self.gains, BOUND, source, ledger)])  # line 2: the bound
         plan = self.informed(bound)
         change = moved if plan.moved else self.problem.domain.clip
         result = plan.then.run(*mapped(X, y, change), source, groups)  # line 3: the method, which clips again
-        return plan.restored(result, plan._moved_back(result.point, -half, 2 * half), source)
+        return plan.restored(result, plan._moved_back(result.point), source)
 
 
 @algorithms.recorded("joint_bound")

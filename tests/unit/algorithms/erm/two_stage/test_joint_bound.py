@@ -15,6 +15,7 @@ from scipy.sparse import csr_array
 
 from dpconvex import PrivateLinearRegression, PrivateLogisticRegression, verify
 from dpconvex.algorithms.erm.registry import plans
+from dpconvex.algorithms.erm.two_stage.centering import row_lengths
 from dpconvex.algorithms.erm.two_stage.joint_bound import TUNING, JointPlan, binary_columns, joined
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import HuberLoss, LogisticLoss, SoftmaxLoss
@@ -70,14 +71,15 @@ def test_the_domain_has_a_joint_block_first() -> None:
 @given(seed=st.integers(0, 10**6), bound=st.sampled_from([0.3, 1.0, 2.5, 7.0]), largest=st.sampled_from([0.2, 1.0]))
 def test_no_record_is_longer_than_stated(seed: int, bound: float, largest: float) -> None:
     """Entries, their sum and the Euclidean length, whatever a record holds, and however a reader passes it."""
-    block = Block(12, "l1", bound, largest=min(largest, bound))
     rng = np.random.default_rng(seed)
-    X = rng.choice([0.0, 0.1, -0.3, 1.0, 1 / 3, 5.0, -1e300, np.inf, np.nan, 5e-324], (40, 12))
+    size = int(rng.choice([1, 2, 12]))
+    block = Block(size, "l1", bound, largest=min(largest, bound))
+    X = rng.choice([0.0, 0.1, -0.3, 1.0, 1 / 3, 5.0, -1e300, np.inf, np.nan, 5e-324], (40, size))
     for domain in (DataDomain((block,)), DataDomain((block, Block(1, "linf", 1.0)), 1.0)):
-        given_rows = np.column_stack([X, np.zeros((40, domain.n_features - 12))])
+        given_rows = np.column_stack([X, np.zeros((40, domain.n_features - size))])
         read = [Records.clipped(each, domain) for each in (given_rows, csr_array(given_rows))]
         for rows in (domain.clip(given_rows), *(np.vstack([b.dense() for b in r.blocks()]) for r in read)):
-            exact = [[abs(Fraction(x)) for x in row[:12]] for row in rows.tolist()]
+            exact = [[abs(Fraction(x)) for x in row[:size]] for row in rows.tolist()]
             assert max(map(max, exact)) <= Fraction(block.linf)
             assert max(map(sum, exact)) <= Fraction(block.l1)
             assert max(sum(x * x for x in row) for row in exact) <= Fraction(block.l2) ** 2
@@ -212,6 +214,37 @@ def test_a_listed_bound_is_taken_up_again_and_no_other() -> None:
     assert plan.resumed(bound).bound == bound
     with pytest.raises(InvalidParameterError, match="listed"):
         plan.resumed(bound * 1.01)
+
+
+def test_a_record_counts_the_same_in_any_portion() -> None:
+    """NumPy sums the rows of a portion of one row in another order: one record could move the counts of two."""
+    rng = np.random.default_rng(0)
+    domain = DataDomain((replace(FLAGS, size=40),), 1.0)
+    plan, X = planned(problem(n=5000, domain=domain)), rng.uniform(-0.5, 0.5, (300, 40))
+    moved = plan._moved(X, *plan.shift)
+    for absolute in (True, False):
+        whole = row_lengths(moved, 40, absolute=absolute)
+        alone = [row_lengths(plan._moved(row[None], *plan.shift), 40, absolute=absolute)[0] for row in X]
+        np.testing.assert_array_equal(whole, alone)
+
+
+def test_a_listed_bound_of_another_processor_is_one() -> None:
+    plan = planned(problem())
+    other = float(np.nextafter(plan.bounds[5], 1))
+    assert plan.resumed(other).bound == other
+    for wrong in ((1, 2), None, "4", float(plan.bounds[5]) * (1 + 1e-9)):
+        with pytest.raises(InvalidParameterError, match="listed"):
+            plan.resumed(wrong)
+
+
+def test_deviations_are_those_of_the_columns_as_they_were() -> None:
+    plan = planned(problem())
+    after = plan.informed(float(plan.bounds[3]))
+    assert after.coefficient_deviation is not None
+    assert after.then.coefficient_deviation is not None
+    noise = np.random.default_rng(0).normal(size=(4000, MIXED.dim)) * after.then.coefficient_deviation
+    measured = np.std([after._moved_back(each) for each in noise], axis=0)
+    np.testing.assert_allclose(measured, after.coefficient_deviation, rtol=0.1)
 
 
 def test_the_bound_is_drawn() -> None:
