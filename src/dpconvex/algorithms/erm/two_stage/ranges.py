@@ -81,12 +81,8 @@ MOST_WORTH = 0.5
 win where records fill it evenly (`benchmarks/few_columns.py --parts`)."""
 SCALED = NumberRange(-0.5, 0.5)  #: Declared ranges are scaled to this one before a target's numbers are counted.
 FIRST, STOP = np.triu_indices(ranges.PARTS + 1, 1)  #: Each part's first cell, and the cell after its last
-SPAN = STOP - FIRST
-COARSE = np.isin(SPAN, 2 ** np.arange(6)) & (FIRST % np.maximum(SPAN // 2, 1) == 0)
-FINER = np.isin(SPAN, [1, 2, 3, 4, 6, 8, 12, 16, 24, 32]) & (FIRST % np.maximum(SPAN // 4, 1) == 0)
-"""Parts of more lengths that overlap by three quarters, not half: on offer where half the width is worth at most
-`CLOSE` of the units. Among fewer candidates noise errs less, but there ends that do not fit cost more."""
-CLOSE = 0.05
+HALF_APART = np.isin(STOP - FIRST, 2 ** np.arange(6)) & (FIRST % np.maximum((STOP - FIRST) // 2, 1) == 0)
+"""Parts of 1, 2, 4 to 32 cells that overlap by half: among fewer candidates noise errs less."""
 STEPS = 2.0**10  #: The public numbers in scores are multiples of 1 / STEPS.
 FULL = 2.0**23  #: Scores count at most this many units of a cell, so that sums are exact for any number of units.
 
@@ -324,13 +320,13 @@ def _chosen(
 def offered(worth: float) -> IntArray:
     """Return positions of the parts that a look offers where half the width is worth this share of the units."""
     halvings = max(1, min(5, int(MOST_WORTH / worth * (1 + 1e-9))))
-    return np.flatnonzero((FINER if worth <= CLOSE else COARSE) & (ranges.PARTS >> halvings <= SPAN))
+    return np.flatnonzero(HALF_APART & (ranges.PARTS >> halvings <= STOP - FIRST))
 
 
 def scored(counts: Floats, halved: float) -> Floats:
     """Return the score of each part of a range: the units in it, plus the public `halved` for each halving of width."""
     below = np.append(0.0, np.cumsum(np.minimum(counts[: ranges.PARTS], FULL)))
-    return below[STOP] - below[FIRST] + np.floor(STEPS * halved * np.log2(ranges.PARTS / SPAN)) / STEPS
+    return below[STOP] - below[FIRST] + np.floor(STEPS * halved * np.log2(ranges.PARTS / (STOP - FIRST))) / STEPS
 
 
 def counted(X: Any, y: Any, groups: UserGroups | None, places: Callable[..., Array], count: int) -> Floats:
