@@ -120,8 +120,8 @@ MODEL: dict[str, tuple[Any, Any]] = {
     ),
     "algorithm": _option(
         "auto",
-        "auto, objective_perturbation, output_perturbation, exponential_mechanism, noisy_gradient, recentering, joint_bound "
-        "(numeric columns), random_projection (plan --features), constant or sufficient_statistics (linear); "
+        "auto, objective_perturbation, output_perturbation, exponential_mechanism, noisy_gradient, recentering "
+        "(numeric columns), joint_bound (columns in [0, 1]), random_projection (plan --features), constant or sufficient_statistics (linear); "
         "for users also informed_gradient, "
         "phased_sgd or accelerated_user; with --heavy-tailed auto, "
         "clipped_residuals, heavy_tailed, clipped_gradient or, for two parameters, "
