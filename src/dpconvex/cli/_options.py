@@ -121,10 +121,9 @@ MODEL: dict[str, tuple[Any, Any]] = {
     "algorithm": _option(
         "auto",
         "auto, objective_perturbation, output_perturbation, exponential_mechanism, noisy_gradient, recentering "
-        "(numeric columns), joint_bound (columns in [0, 1]), random_projection (plan --features), constant or sufficient_statistics (linear); "
-        "for users also informed_gradient, "
-        "phased_sgd or accelerated_user; with --heavy-tailed auto, "
-        "clipped_residuals, heavy_tailed, clipped_gradient or, for two parameters, "
+        "(numeric columns), joint_bound (columns in [0, 1]), random_projection (plan --features), constant or "
+        "sufficient_statistics (linear); for users also informed_gradient, phased_sgd or accelerated_user; with "
+        "--heavy-tailed auto, clipped_residuals, heavy_tailed, clipped_gradient or, for two parameters, "
         "localized_exponential_mechanism or gradient_score.",
     ),
     "constants": _option(

@@ -254,8 +254,9 @@ class PrivateLogisticRegression(WithIntervals, LogisticModel):
         ``"auto"`` takes the plan with the least expected error, by public facts. Or a name:
         ``"objective_perturbation"``, ``"output_perturbation"``, ``"exponential_mechanism"`` (one or two parameters),
         ``"noisy_gradient"``, ``"recentering"`` (numeric columns), ``"joint_bound"`` (16 columns in [0, 1] or more),
-        ``"random_projection"`` (`feature_norm`, or a domain with another l2 block, of 8 columns or more), ``"constant"`` (uses no column); for users also
-        ``"informed_gradient"``, ``"phased_sgd"`` and ``"accelerated_user"``.
+        ``"random_projection"`` (`feature_norm`, or a domain with another l2 block, of 8 columns or more),
+        ``"constant"`` (uses no column); for users also ``"informed_gradient"``, ``"phased_sgd"`` and
+        ``"accelerated_user"``.
     constants : {"calibrated", "paper"}, default="calibrated"
         Tight constants, or the paper's (output perturbation only). Both are private and certified.
     noise : str, default="auto"
