@@ -59,6 +59,7 @@ from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
 from dpconvex.problems.data import summation
 from dpconvex.problems.data.records import RowBlock
 from dpconvex.problems.data.users import mean_of_users, record_weights
+from dpconvex.problems.linear.expected_risk import evenness
 from dpconvex.problems.linear.second_moments import DEVIATION, UP, Layout, largest, layout_of, moments
 from dpconvex.problems.linear.shapes import Pair
 from dpconvex.randomness import BitSource
@@ -217,7 +218,7 @@ class InferencePlan(TwoStagePlan):
         """Return the expected release for the planned table, with `more` variance of numbers, and its spread."""
         loss, given = self.problem.loss, self.released(np.ones(self.problem.domain.dim))
         logistic, F = loss.curvature_law == CurvatureLaw.LOGISTIC, given.factor
-        weight, ratio = (TUNING.logistic, 1.0) if logistic else (TUNING.other * loss.curvature_bound, TUNING.ratio)
+        weight, ratio = (TUNING.logistic * evenness(loss.told), 1.0) if logistic else (TUNING.other * loss.curvature_bound, TUNING.ratio)
         numbers = [block.norm != "simplex" for block in self.problem.domain.blocks]
         each = np.append(np.repeat(numbers, [block.size for block in self.problem.domain.blocks]), False)
         H = weight * F.T @ (self.layout.planned + np.diag(more * each * np.square(self.layout.widths))) @ F
@@ -261,7 +262,8 @@ class InferencePlan(TwoStagePlan):
     @property
     def note(self) -> str:
         half, finite, of = self.expected_intervals
-        known = f"intervals +-{half:.2g} over a range" if finite else "no finite interval"
+        of_target = " of the target's range" * (self.problem.loss.task == "regression")
+        known = f"intervals +-{half:.2g}{of_target} over a range" if finite else "no finite interval"
         return ", ".join([*filter(None, [super().note]), known + f", {finite} of {of} finite" * (0 < finite < of)])
 
 

@@ -333,7 +333,10 @@ def plan_rows(plans: Sequence[LinearModelPlan]) -> list[dict[str, Any]]:
 
     def facts(plan: LinearModelPlan, chosen: bool) -> dict[str, Any]:
         deviation, error = plan.coefficient_deviation, plan.predicted_error
-        return {
+        widths = getattr(plan, "expected_intervals", None)
+        names = "half_width", "finite", "of"
+        own = {} if widths is None else {"intervals": dict(zip(names, widths, strict=True))}
+        return own | {
             "chosen": chosen, "algorithm": plan.algorithm, "constants": plan.constants, "noise": plan.noise_name,
             "l2": plan.l2,
             "typical_coefficient_sd": None if deviation is None else float(np.median(deviation)),

@@ -134,7 +134,7 @@ MEASURES: dict[str, tuple[str, Callable[[Any], Expected]]] = {
     "excess": ("an excess loss", _excess),
     "auc": ("a loss of AUC", partial(_share_of_excess, 0.7, ranks=True)),
     "accuracy": ("a loss of accuracy", partial(_share_of_excess, 0.65)),
-    "halfwidth": ("a half-width of intervals", _half_width),
+    "halfwidth": ("a half-width of intervals over columns' ranges (of numbers: over the target's)", _half_width),
     **{f"evaluate:{name}": (f"a half-width of an evaluation's {name}", partial(_evaluation, name)) for name in SCORED},
 }  #: Measures that a goal may limit: description and forecast. AUC and accuracy follow the excess log-loss (docs).
 

@@ -337,3 +337,14 @@ def test_what_is_not_proved_is_refused(name: str, change: dict[str, Any]) -> Non
     with pytest.raises(InvalidParameterError) as refused:
         curvature.plan(problem, change.get("privacy", PrivacyParams(1.0)), noise=change.get("noise", "auto"))
     assert refused.value.name == name
+
+
+def test_rare_classes_are_expected_to_have_wider_intervals() -> None:
+    """Curvature is p (1 - p) there; told rates made no difference, and rows that came out infinite were promised."""
+    halves = [
+        curvature.plan(LinearModelProblem(LogisticLoss(rate=rate), MIXED, 60_000, 1.0), PrivacyParams(1.0))
+        for rate in (None, 0.5, 0.05)
+    ]
+    widths = [plan.expected_intervals[0] for plan in halves]
+    assert widths[0] == pytest.approx(widths[1], rel=0.1)
+    assert widths[2] > 1.5 * widths[1] or halves[2].expected_intervals[1] < halves[1].expected_intervals[1]
