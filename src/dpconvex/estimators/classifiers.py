@@ -81,7 +81,7 @@ class PrivateLinearClassifier(_targets.Classifier, PrivateLinearModel):
             weights = _targets.times_class(own, index, classes, self.class_weight, self._cap)
         else:
             features, encoded, targets, whose = opened
-            classes = np.asarray(cast(Any, self.schema).classes)  # `open_rows` needs one
+            classes = self._named_classes()  # `open_rows` needs a schema
         if isinstance(self.classes, str) and not self._relation.fixes_size:
             raise InvalidParameterError("classes", self.classes, "is read off labels of private number", "List them")
         self._learn(features, encoded, targets, self._loss(max(len(classes), 2)), source, groups=whose, weights=weights)
@@ -123,10 +123,16 @@ class PrivateLinearClassifier(_targets.Classifier, PrivateLinearModel):
             return ()
         return self.schema.classes
 
+    def _named_classes(self) -> Array:
+        """Return the schema's classes, in the type of `classes` if that lists the same ones."""
+        given, texts = self._given_classes(), cast(Any, self.schema).classes
+        same = given is not None and tuple(str(label).strip() for label in given.tolist()) == texts
+        return cast(Array, given) if same else np.asarray(texts)
+
     def _labels(self, X: Any, y: Any) -> tuple[Array, Array]:
         """Return the class index of every record and the classes."""
         if self.schema is not None and y is None:
-            return self.schema.encode_target(X), np.asarray(self.schema.classes)
+            return self.schema.encode_target(X), self._named_classes()
         if self.schema is not None and self.schema.target is not None and self._schema_classes():
             return self.schema.target.encode(_targets.as_series(y)[0]), np.asarray(self.schema.classes)
         classes = self._given_classes()
@@ -244,10 +250,12 @@ class PrivateLogisticRegression(WithIntervals, LogisticModel):
         Columns, ranges, categories and classes of a table. `fit` then takes data frames (pandas, polars, pyarrow).
         Exactly one of these four must be given, from public knowledge.
     classes : array of labels, "infer" or None, default=None
-        The labels, in order, the negative one first. None: the schema's classes, or False and True for Boolean labels;
-        other labels are refused. A label that is not listed counts as the first without an error, which would tell what
-        a record holds; classes that the labels' *type* rules out are refused. ``"infer"`` reads the labels off `y`:
-        *which labels occur* is then public and outside the guarantee, and the certificate says so.
+        The labels, in order, the negative one first. None: the schema's classes, as texts, or False and True for
+        Boolean labels; other labels are refused. With a schema, ``classes=[0, 1]`` makes predictions numbers, as
+        metrics of scikit-learn want them where `y` holds numbers. A label that is not listed counts as the first
+        without an error, which would tell what a record holds; classes that the labels' *type* rules out are refused.
+        ``"infer"`` reads the labels off `y`: *which labels occur* is then public and outside the guarantee, and the
+        certificate says so.
     fit_intercept : bool, default=True
         Append a constant feature; it is inside the bounds and regularized too, usually less than a column.
     algorithm : str, default="auto"

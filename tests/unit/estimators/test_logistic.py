@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ from dpconvex import (
     budget_context,
     draft_schema,
     fit_and_evaluate,
+    load_model,
+    save_model,
     verify,
 )
 from dpconvex.data import ClassTarget
@@ -330,6 +333,21 @@ def test_labels_are_scored_as_fits_read_them(kind: Any) -> None:
     assert fitted.score(frame, frame.y) == fitted.score(frame) == fitted.score(frame, frame.y.astype(str)) == right
     assert fitted.score(frame, frame.y, sample_weight=frame.y) == np.mean(fitted.predict(frame[frame.y == 1]) == "1")
     assert np.isfinite(cross_val_score(kind(5.0, schema=schema), frame, frame.y, cv=2)).all()
+
+
+def test_a_schema_and_classes_that_are_numbers_make_predictions_numbers(tmp_path: Path) -> None:
+    """Metrics of scikit-learn compare them with `y`; without `classes` they are the schema's texts."""
+    frame = pd.DataFrame({"x": np.linspace(0, 1, 400)})
+    frame["y"] = (frame.x > 0.4).astype(int)
+    schema = Schema((NumericColumn("x", 0, 1),), ClassTarget("y", ("0", "1")))
+    model = PrivateLogisticRegression(50.0, schema=schema, classes=[0, 1])
+    for fitted in (model.fit(frame), model.fit(frame, frame.y)):
+        assert fitted.predict(frame).dtype.kind == "i"
+    assert cross_val_score(model, frame, frame.y, cv=2, scoring="f1").min() > 0.8
+    save_model(model.fit(frame), tmp_path / "model.skops")
+    assert load_model(tmp_path / "model.skops").classes_.tolist() == [0, 1]
+    other = PrivateLogisticRegression(50.0, schema=schema, classes=[1, 2]).fit(frame)
+    assert other.classes_.tolist() == ["0", "1"]  # they are not the schema's
 
 
 @pytest.mark.parametrize("fit", ["fit", "evaluate", "synthesize", "search", "sparse"])
