@@ -82,6 +82,10 @@ def test_folders_are_paid_for_and_what_cannot_be_read_costs_nothing(here: Path) 
     common = ("--schema", "s.toml", "--epsilon", 1, "--budget", "b.json", "--force")
     for place in ("parts", "towns", "texts", "parts/[01].parquet", "parts/*.parquet"):
         run("fit", place, *common)
+    for place, engine in (("texts", "dask"), ("texts/*", "ray"), ("texts/0*", "dask")):
+        found = CliRunner().invoke(app, list(map(str, ("fit", place, *common, "--engine", engine))))
+        assert found.exit_code == 2, found.output
+        assert "engines read Parquet files" in found.stderr
     run("verify", "model")
     Path("s.toml").write_text(Path("s.toml").read_text().replace("town", "city"))
     for place in ("parts", "towns", "texts", "nowhere/*.parquet"):
