@@ -94,6 +94,24 @@ def test_folders_are_paid_for_and_what_cannot_be_read_costs_nothing(here: Path) 
     assert Budget("b.json").account().left[0] == 5
 
 
+@pytest.mark.parametrize("engine", ["local", pytest.param("dask", marks=pytest.mark.gate)])
+def test_predictions_of_folders_are_those_of_one_file_and_are_checked_as_well(here: Path, engine: str) -> None:
+    if engine == "dask":
+        pytest.importorskip("dask.dataframe")
+    run("fit", "all.parquet", "--schema", "s.toml", "--epsilon", 2, "--seed", 3)
+    notes = []
+    for place, more in (
+        ("all.parquet", ()),
+        ("parts", ("--engine", engine)),
+        ("parts/*.parquet", ("--engine", engine)),
+    ):
+        found = CliRunner().invoke(app, ["predict", "model", place, "--check", "--output", "predicted.csv", *more])
+        assert found.exit_code == 0, found.output
+        notes.append((found.stderr, Path("predicted.csv").read_text()))
+    assert "note: 'town': 35% of the cells are not listed" in notes[0][0]
+    assert notes[0] == notes[1] == notes[2]
+
+
 @pytest.mark.gate  # waits for half a minute
 def test_a_scheduler_that_is_not_there_costs_nothing(here: Path) -> None:
     run("budget", "create", "b.json", "--epsilon", 1)
