@@ -230,14 +230,18 @@ def _sentinels(numbers: Floats) -> Floats:
 
 def _target(series: frames.Series, ranges: bool) -> str:
     head, values = "[target]\n" + _line("name", series.name, read=False), frames.distinct_values(series)
-    share = series.null_count() / max(1, len(series))
+    share, nothing, words = series.null_count() / max(1, len(series)), list[str](), ""
     if not frames.is_float(values):
         parsed = _mostly_numbers(distinct(values))
         if parsed is not None:
             values, share = parsed, np.mean(np.isnan(frames.numbers(series, texts=True)))
+        else:
+            nothing = [text for text in distinct(values) if text.lower() in _NOTHING]
+            share += np.mean(frames.codes(series, ("", *nothing)) >= 0) if len(series) else 0
+            words = f" ({', '.join(nothing)} or an empty cell)" if nothing else ""
     if share:
         counts = "the first class, or the middle of the range: leave them out of the file?"
-        head += f"# {share:.2%} of the rows have none here. They count as {counts}{MARK}\n"
+        head += f"# {share:.2%} of the rows have none here{words}. They count as {counts}{MARK}\n"
     numeric, boolean = frames.is_float(values), series.dtype == nw.Boolean
     if numeric and not boolean and not _may_be_codes(_finite(values)):
         if ranges and _is_skewed(series, _finite(values)):
@@ -246,7 +250,7 @@ def _target(series: frames.Series, ranges: bool) -> str:
             head += f"# If they are codes, not numbers: classes in the place of the next lines.{MARK}\n"
         return head + _range(_finite(values), ranges)
     found = ["false", "true"] if boolean else _codes(_finite(values)) if numeric else distinct(values)
-    found = [text for text in found if text.lower() not in _NOTHING]
+    found = [text for text in found if text not in nothing]
     if not 2 <= len(found) <= MAX_CATEGORIES:
         return _left_out(head, f"{len(found)} classes were found. List the public classes")
     note = "# The first class takes missing and unlisted labels; of two classes, the second is the positive one.\n"

@@ -69,6 +69,13 @@ def test_words_for_nothing_are_no_classes_and_texts_are_no_target() -> None:
     assert "# Left out: 120 classes were found. List the public classes." in draft_schema(frame, "note")
 
 
+@pytest.mark.parametrize("empty", [None, ""])
+def test_labels_that_are_words_for_nothing_are_counted_as_missing(empty: str | None) -> None:
+    """A stranger's table had 9 % of its labels as NA, and the draft said nothing of them."""
+    frame = pd.DataFrame({"y": ["no", "yes", "NA", "n/a", empty] * 30, "x": range(150)})
+    assert "# 60.00% of the rows have none here (NA, n/a or an empty cell). They count" in draft_schema(frame, "y")
+
+
 def test_codes_with_leading_zeros_are_no_numbers(tmp_path) -> None:
     path = tmp_path / "places.csv"
     path.write_text("zip,dose,grade\n" + "".join(f"{k % 30 * 331:05d},{k % 9:02d},{k % 12}\n" for k in range(240)))
