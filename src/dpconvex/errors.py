@@ -46,6 +46,10 @@ def _shown(value: Any) -> str:
 MOST_SHOWN = 300  # largest number of a parameter's characters in a message
 
 
+class UnavailableError(InvalidParameterError, AttributeError):
+    """An attribute that an object of this kind may have, but not this one; to tools it is a missing attribute."""
+
+
 class InvalidDataError(DpconvexError, ValueError):
     """Data whose *public* form (shape, dtype, columns) cannot be used; never raised because of data content."""
 
