@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -101,6 +102,16 @@ def test_verify_passes_on_what_fit_wrote(run: Any, fitted_folder: Path, name: st
     assert checked["passed"] is True
     assert checked["epsilon"] == pytest.approx(2.0, rel=1e-6)
     assert checked["not_checked"] == list(NOT_CHECKED)
+    assert checked["model_compared"] is (name == "")
+    assert ("name its folder to compare it, too" in " ".join(result.stdout.split())) == bool(name)
+
+
+def test_verify_says_that_a_folder_has_no_model(run: Any, fitted_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "alone").mkdir()
+    shutil.copy(fitted_folder / "certificate.json", tmp_path / "alone")
+    result = run("verify", "alone")
+    assert result.exit_code == 0
+    assert "names a model, and none was compared: the folder holds no model.skops." in " ".join(result.stdout.split())
 
 
 @pytest.mark.parametrize(
