@@ -47,7 +47,7 @@ MOST_SHOWN = 300  # largest number of a parameter's characters in a message
 
 
 class UnavailableError(InvalidParameterError, AttributeError):
-    """An attribute that an object of this kind may have, but not this one; to tools it is a missing attribute."""
+    """Something that this object is too large to have. For tools that read all attributes, a missing attribute."""
 
 
 class InvalidDataError(DpconvexError, ValueError):

@@ -22,7 +22,7 @@ from dpconvex.data import Schema
 from dpconvex.data.cells import AUTO, MISSING, PRIVATE, CellColumn, NumberCells
 from dpconvex.data.frames import open_table
 from dpconvex.data.table_cells import Bins, TableCells
-from dpconvex.errors import InvalidDataError, InvalidParameterError, UnavailableError
+from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._descriptions import RELEASED, SEED, final_estimator
 from dpconvex.estimators._features import checked_schema
 from dpconvex.estimators._matrices import same_length
@@ -310,10 +310,7 @@ class PrivateSyntheticData(PrivateEstimator):
     @property
     def histogram_(self) -> Floats:
         """Released shares of all combinations, where there are at most 2^27."""
-        try:
-            return self.model_.marginal(range(len(self.cells_.shape)))
-        except InvalidParameterError as error:  # `dir` and `inspect` read every property
-            raise UnavailableError(error.name, error.value, error.requirement, error.remedy) from None
+        return self.model_.marginal(range(len(self.cells_.shape)))
 
     @overload
     def marginal(self, *columns: str) -> Floats: ...
