@@ -22,6 +22,8 @@ MANY_MISSING = 0.05  #: From this share of empty cells on, a draft makes them a 
 SKEWED = 50  #: A draft suggests a logarithm if the largest number exceeds this multiple of the median (or of 1).
 MOSTLY = 0.6  #: A text column holds numbers, dates or clock times if at least this share of its distinct texts are.
 
+MAX_WORDS = 5  #: Most texts of a column of numbers that a draft lists as missing.
+
 DATE_FORMS = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%Y%m%d", "%d-%b-%Y", "%d-%b-%y",
               "%d.%m.%y", "%d/%m/%y", "%m/%d/%y")  # fmt: skip
 """Formats of dates that drafts know; the first that reads most of a column's texts."""
@@ -107,10 +109,11 @@ def _user_hint(frame: nw.DataFrame[Any]) -> str:
     for name in frame.columns:
         if set(_words(name)) & set(_PEOPLE) and _names_rows(name) and len(frame) >= _LEAST_ROWS:
             try:
-                distinct = len(frames.distinct_values(frame.get_column(name)))
+                codes = frames.label_codes(frame.get_column(name))
             except SchemaError:
                 continue
-            if MAX_CATEGORIES < distinct < len(frame):
+            known = codes[codes >= 0]
+            if MAX_CATEGORIES < len(np.unique(known)) < len(known):
                 what = "Its values repeat: if rows with the same value belong to one person, take the # away"
                 return f"# user = {format_value(name)}{MARK}\n# {what}.\n"
     return _USER
@@ -154,6 +157,9 @@ def _column(series: frames.Series, ranges: bool) -> str:
             return head + _HOURS
         if (values := _mostly_numbers(found)) is not None:
             missing = [text for text, value in zip(found, values, strict=True) if not value.is_valid]
+            if len(missing) > MAX_WORDS:
+                head += f"# {len(missing)} texts in it are no numbers, and count as missing, listed or not.{MARK}\n"
+                missing = missing[:MAX_WORDS]
     if values is not None:
         numbers = _finite(values)
         if _is_id(series, numbers):
@@ -166,12 +172,16 @@ def _column(series: frames.Series, ranges: bool) -> str:
             head += _SAME
         if ranges and _is_skewed(series, numbers):
             head += f'# Most numbers are far below the largest: transform = "log1p" may suit them.{MARK}\n'
+        whole = np.unique(numbers)
+        texts = [f"{number:.0f}" for number in whole if 19000101 <= number <= 21001231 and number % 1 == 0]
+        if len(texts) > 2 and np.sum(~np.isnan(days(frames.texts_series(texts), "%Y%m%d"))) >= MOSTLY * len(whole):
+            head += f'# If they are dates: date = "month" and format = "%Y%m%d" in the place of bounds.{MARK}\n'
         lines = head + (note + MARK.strip() + "\n") * _may_be_codes(numbers) + _range(numbers, ranges)
         cells = frames.numbers(series, texts=True)
         if (share := np.mean(np.isnan(cells) | np.isin(cells, sentinels)) if len(cells) else 0) or missing:
             lines += f"# Some numbers are missing. The next line keeps them apart, in synthetic data too.{MARK}\n"
             lines += ("" if share > MANY_MISSING else "# ") + _line("indicator", True)
-        return lines + (_line("missing", missing[:MAX_CATEGORIES]) if missing else "")
+        return lines + (_line("missing", missing) if missing else "")
     if not 0 < len(found) <= MAX_CATEGORIES:
         many = f"{len(found)} distinct texts. If it is a category, list its public values"
         if np.mean([_WRITTEN.fullmatch(text) is not None for text in found] or [False]) >= MOSTLY:
@@ -252,6 +262,10 @@ def _target(series: frames.Series, ranges: bool) -> str:
     found = ["false", "true"] if boolean else _codes(_finite(values)) if numeric else distinct(values)
     found = [text for text in found if text not in nothing]
     if not 2 <= len(found) <= MAX_CATEGORIES:
+        written = frames.texts_series(found)
+        times = (hours(written), *(days(written, form) for form in DATE_FORMS))
+        if len(found) > 2 and any(np.mean(~np.isnan(each)) >= MOSTLY for each in times):
+            return _left_out(head, "dates, clock times or durations. A target must be numbers, as minutes, or classes")
         return _left_out(head, f"{len(found)} classes were found. List the public classes")
     note = "# The first class takes missing and unlisted labels; of two classes, the second is the positive one.\n"
     note += _comment(f"The positive class is {found[1]!r:.60}.")[:-1] + f"{MARK}\n" if len(found) == 2 else ""
