@@ -124,7 +124,7 @@ def test_a_plan_reads_no_data(run: Any, public_files: Path) -> None:
 
 def test_an_error_of_the_whole_range_is_hopeless(run: Any, public_files: Path) -> None:
     plan = ("synthesize", "--schema", public_files / "adult.toml", "--epsilon", 1e-5, *CHOSEN, "--rows", 500)
-    assert run(*plan).stderr.startswith("warning: epsilon=1e-05: is hopeless")
+    assert run(*plan).stderr.startswith("warning: epsilon=1e-05: a fit by noisy_tables is hopeless: ")
     chosen = json.loads(run(*plan, "--json").stdout)["plans"][0]
     assert chosen["hopeless"]
     assert chosen["expected_largest_error"] > 0.9 * chosen["yardstick"]
