@@ -105,6 +105,9 @@ def export(
     if form == "sklearn":
         _validate.installed("skops")
         found: str | bytes = archive(fitted.to_sklearn())
+        if fitted.to_dict()["probabilities"] == "calibrated":
+            note = "slopes are capped, so the pipeline has no predict_proba. Fit with --slope-cap 1"
+            print(f"note: {note}, or in Python with probabilities='sigmoid'", file=sys.stderr)
     elif form == "onnx":
         found = to_onnx(fitted).SerializeToString()
     elif form == "card":
