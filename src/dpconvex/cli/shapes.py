@@ -178,9 +178,8 @@ def _draw(axes: Any, shape: Any, values: Any, band: Any, colors: tuple[str, ...]
     axes.plot(at, values, color=gray, linewidth=1)
     axes.plot(at, np.where(sure[:m], values, np.nan), color=ink, linewidth=2)
     near = max(at[1], 1e-9) if shape.log_from is None else shape.log_from
-    if shape.log_from is not None or (
-        at[0] >= 0 and at[-1] > 100 * near
-    ):  # for every class again: only a linear axis takes the other call
+    # For every class again: only a linear axis takes the other call.
+    if shape.log_from is not None or (at[0] >= 0 and at[-1] > 100 * near):
         axes.set_xscale("symlog", linthresh=near)
     else:
         axes.ticklabel_format(axis="x", useOffset=False)

@@ -63,9 +63,8 @@ def verify(
         if result.unconfirmed:
             paths = dict.fromkeys(re.sub(r"\[\d+\]", "[]", path) for path in result.unconfirmed)  # a list's once
             print_text(f"Stated, but confirmed by nothing else in the file: {', '.join(paths)}.")
-        lines = ("No certificate can show:", *(f"  - {line}" for line in NOT_CHECKED)) if result.fields else ()
-        for line in lines:  # nothing, of a file that is none
-            print_text(line)
+        if result.fields:  # nothing, of a file that is none
+            print_text("\n".join(("No certificate can show:", *(f"  - {line}" for line in NOT_CHECKED))))
         if explain and {c.name for c in result.checks if not c.passed} <= {"noise is not seeded"}:
             print_text(f"\n{PrivacyCertificate.from_json(read_text(path)).explain()}")
     if not result.passed:

@@ -144,8 +144,7 @@ def _column(series: frames.Series, ranges: bool) -> str:
         return _left_out(head, f"type {frames.type_name(series)} is no feature. Derive numbers or categories from it")
     if series.dtype == nw.Boolean:
         return head + _line("categories", ["false", "true"], read=False)
-    missing: list[str] = []
-    found: list[str] = []
+    missing, found = list[str](), list[str]()
     if not frames.is_float(values):
         found, values = distinct(values), None
         written = frames.texts_series(found)
@@ -168,8 +167,7 @@ def _column(series: frames.Series, ranges: bool) -> str:
         numbers = numbers[~np.isin(numbers, sentinels)]
         missing += [format_value(float(number)) for number in sentinels]
         note = _comment(f"Few distinct whole numbers. If they are codes: categories = {format_value(_codes(numbers))}")
-        if len(values) == 1 and not series.null_count():
-            head += _SAME
+        head += _SAME if len(values) == 1 and not series.null_count() else ""
         if ranges and _is_skewed(series, numbers):
             head += f'# Most numbers are far below the largest: transform = "log1p" may suit them.{MARK}\n'
         whole = np.unique(numbers)
@@ -182,6 +180,10 @@ def _column(series: frames.Series, ranges: bool) -> str:
             lines += f"# Some numbers are missing. The next line keeps them apart, in synthetic data too.{MARK}\n"
             lines += ("" if share > MANY_MISSING else "# ") + _line("indicator", True)
         return lines + (_line("missing", missing) if missing else "")
+    return _categories(series, found, head)
+
+
+def _categories(series: frames.Series, found: list[str], head: str) -> str:
     if not 0 < len(found) <= MAX_CATEGORIES:
         many = f"{len(found)} distinct texts. If it is a category, list its public values"
         if np.mean([_WRITTEN.fullmatch(text) is not None for text in found] or [False]) >= MOSTLY:

@@ -334,15 +334,13 @@ def to_card(model: Any, metrics: dict[str, Any] | None = None) -> str:
             more = f" and {len(listed) - 8} more" * (len(listed) > 8)
             ends = (f"{given[name]:g}" for name in ("lower", "upper") if name in given)
             text = ", ".join(listed[:8]) + more or " to ".join(ends)
-            told = (part.name, text, part.source or model.schema.source)
-            lines.append(_row(*told))
+            lines.append(_row(part.name, text, part.source or model.schema.source))
     none = "None were released. `dpconvex evaluate` measures them privately, with intervals."
     lines += ["", "## Metrics", ""]
     lines += [none] if metrics is None else _metrics_table(metrics)
     limits = "The promise rests on what is listed above. Noise moves every coefficient, most where the data say little."
     unfair = "The model knows the people of its table alone, and repeats what was unfair there."
-    lines += ["", "## Limits", "", limits, unfair]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", "## Limits", "", limits, unfair, ""])
 
 
 def _metrics_table(metrics: dict[str, Any]) -> list[str]:
