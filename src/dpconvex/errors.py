@@ -46,6 +46,10 @@ def _shown(value: Any) -> str:
 MOST_SHOWN = 300  # largest number of a parameter's characters in a message
 
 
+class UnavailableError(InvalidParameterError, AttributeError):
+    """Something that this object is too large to have. For tools that read all attributes, a missing attribute."""
+
+
 class InvalidDataError(DpconvexError, ValueError):
     """Data whose *public* form (shape, dtype, columns) cannot be used; never raised because of data content."""
 

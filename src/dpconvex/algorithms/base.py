@@ -274,7 +274,7 @@ def warn_of(plan: Plan, n: int, promise: PrivacyParams | None = None) -> None:
     promise = promise or plan.privacy
     if plan.hopeless:
         of, remedy = promise.epsilon, "Use more records, fewer columns or a larger epsilon"
-        warn(HopelessPlanWarning, f"epsilon={of:g}: is hopeless for {plan.algorithm}: {plan.outlook}. {remedy}")
+        warn(HopelessPlanWarning, f"epsilon={of:g}: a fit by {plan.algorithm} is hopeless: {plan.outlook}. {remedy}")
     if promise.delta * n >= 1:
         what = f"is at least 1 / {n:,} {promise.unit}s: publishing one of them whole would keep such a promise"
         warn(LargeDeltaWarning, f"delta={promise.delta:g}: {what}. Use a value far below, or 0")

@@ -17,10 +17,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, final
 
 import typer
 from rich.console import Console
+from rich.containers import Lines
 from rich.table import Table
 from rich.text import Text
 
@@ -59,8 +60,9 @@ def one_line_errors(command: Callable[_P, _T]) -> Callable[_P, _T]:
                 warnings.simplefilter("ignore", RepeatedFitWarning)  # a command fits once
                 warnings.showwarning = functools.partial(tell, options)
                 return command(*args, **options)
-        except (KeyboardInterrupt, SystemExit):
-            print(f"Aborted{PAID.get()}.", file=sys.stderr)
+        except (KeyboardInterrupt, SystemExit) as stop:
+            if not isinstance(stop.__context__, BrokenPipeError):  # rich stops when the reader went away
+                print(f"Aborted{PAID.get()}.", file=sys.stderr)
             raise
         except BrokenPipeError:
             raise  # the reader went away; click ends quietly
@@ -104,6 +106,16 @@ def console(*, err: bool = False) -> Console:
     return Console(stderr=err, markup=False, highlight=False, emoji=False)
 
 
+@final
+class _Cell(Text):
+    """Text whose words, where they are wider than the column, are broken behind a sign between their parts."""
+
+    def wrap(self, console: Console, width: int, **options: Any) -> Lines:  # pyright: ignore
+        part = rf"\S{{1,{width}}}(?!\S)|\S{{1,{max(1, width - 1)}}}[-_=/,.]|\S{{1,{width}}}"
+        words = re.sub(r"\S+", lambda word: "\n".join(re.findall(part, word[0])), self.plain)
+        return Text(words, self.style).wrap(console, width, **options)
+
+
 def print_table(
     title: str, headers: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[int] = (), marked: int = -1,
     whole: Iterable[int] = (),
@@ -117,7 +129,7 @@ def print_table(
         shape: Any = {"justify": justify, "no_wrap": k in unbroken, "overflow": "fold", "min_width": wide}
         table.add_column(Text(header), header_style="dim", **shape)
     for k, row in enumerate(rows):
-        table.add_row(*map(Text, row), style="bold" if k == marked else None)
+        table.add_row(*map(_Cell, row), style="bold" if k == marked else None)
     if title:
         console().print(Text(title, style="bold"))  # not the table's own title, which would wrap at the table's width
     console().print(table)

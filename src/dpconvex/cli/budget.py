@@ -133,9 +133,7 @@ def facts(account: Account) -> dict[str, Any]:
 
     epsilon, delta = account.left
     return {
-        "data": account.data,
-        "unit": str(account.total.unit),
-        "neighboring": str(account.total.neighboring),
+        "data": account.data, "unit": str(account.total.unit), "neighboring": str(account.total.neighboring),
         "total": {"epsilon": repr(account.total.epsilon), "delta": repr(account.total.delta)},
         "left": {"epsilon": exact_text(epsilon), "delta": exact_text(delta)},
         "unreadable_lines": account.unreadable,

@@ -252,16 +252,24 @@ def predict(
 
 def tell_unread(rows: Any, schema: Schema) -> None:
     """Say on stderr of which columns much cannot be read by the schema: not private, so only where it is asked for."""
-    from dpconvex.data import look_at
+    import narwhals as nw
+    import numpy as np
 
-    if isinstance(rows, pa.Table):
-        own = {each.name: each for each in schema.columns}
-        for each in look_at(rows.slice(0, LOOKED), dataclasses.replace(schema, user=None)).columns:
-            known = getattr(own[each.name], "indicator", False), getattr(own[each.name], "other", False)  # as declared
-            words = (each.missing * (not known[0]), 0.5, "missing or unreadable"), (each.clipped, 0.05, "out of range")
-            for share, least, what in (*words, (each.unlisted * (not known[1]), 0.01, "not listed")):
-                if share > least:
-                    print(f"note: {each.name!r}: {share:.0%} of the cells are {what}, by the schema", file=sys.stderr)
+    from dpconvex.data import look_at
+    from dpconvex.problems.data.sources.cluster import open_source
+
+    names = schema.column_names()
+    if (source := open_source(rows, names)) is not None:
+        first = source.taken(np.arange(min(LOOKED, len(source))))
+        as_arrow = first.encoded(lambda part: (nw.from_native(part, eager_only=True).to_arrow(), ()), len(names))
+        rows = pa.concat_tables(as_arrow.run(lambda portion, *_: portion[0]), promote_options="permissive")
+    own = {each.name: each for each in schema.columns}
+    for each in look_at(rows.slice(0, LOOKED), dataclasses.replace(schema, user=None)).columns:
+        known = getattr(own[each.name], "indicator", False), getattr(own[each.name], "other", False)  # as declared
+        words = (each.missing * (not known[0]), 0.5, "missing or unreadable"), (each.clipped, 0.05, "out of range")
+        for share, least, what in (*words, (each.unlisted * (not known[1]), 0.01, "not listed")):
+            if share > least:
+                print(f"note: {each.name!r}: {share:.0%} of the cells are {what}, by the schema", file=sys.stderr)
 
 
 def predictions(

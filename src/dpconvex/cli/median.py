@@ -155,8 +155,7 @@ def coordinates(path: Path, columns: list[str] | None, user: str | None) -> list
     if not columns:  # one that is named counts as numbers, cell by cell, whatever its type is
         require_numbers(path, names, "Name the coordinates with --column")
     if user in names:
-        remedy = "Leave it out of the coordinates"
-        raise InvalidParameterError("user_column", user, "cannot be a coordinate as well", remedy)
+        raise InvalidParameterError("user_column", user, "cannot be a coordinate as well", "Leave it out of these")
     return names
 
 

@@ -177,9 +177,8 @@ def draw_advice(path: Path, curve: Sequence[Forecast], advice: Advice | None) ->
     figure = Figure(figsize=(6, 3.6), layout="constrained")
     axes = figure.subplots()
     at = [each.at for each in curve]
-    axes.fill_between(
-        at, [e.low for e in curve], [e.high for e in curve], alpha=0.2, color="#0072b2", label="nine of ten tables"
-    )
+    low, high = [each.low for each in curve], [each.high for each in curve]
+    axes.fill_between(at, low, high, alpha=0.2, color="#0072b2", label="nine of ten tables")
     axes.plot(at, [e.typical for e in curve], color="#0072b2", label="typical")
     if math.isfinite(curve[0].constant):
         axes.plot(at, [e.constant for e in curve], ":", color="#555555", label="a constant answer, about")
@@ -225,10 +224,7 @@ def variations(plan: LinearModelPlan) -> list[tuple[str, str]]:
         found.append(("weight of every user", f"1/{plan.problem.n:,}"))
     if public.get("attack_radius"):
         found.append(("adversarial radius", f"{number(public['attack_radius'])} ({public['attack_norm']})"))
-    if "slope_cap" in public:
-        found.append(("slope cap", number(public["slope_cap"])))
-    if "residual_cap" in public:
-        found.append(("residual cap", number(public["residual_cap"])))
+    found += [(key.replace("_", " "), number(public[key])) for key in ("slope_cap", "residual_cap") if key in public]
     if "target" in public:
         found.append(("risk", str(public["target"])))
     if "private_level" in public:
@@ -318,12 +314,10 @@ def print_scaling(table: list[list[dict[str, Any]]]) -> None:
     names = sorted({cell["algorithm"] for row in table for cell in row})
     marks = dict(zip(names, "abcdefghij", strict=False))
     shown = [[f"{number(cell['excess_loss_bound'])} {marks[cell['algorithm']]}" for cell in row] for row in table]
-    print_table(
-        "\nBound on the excess loss of the best plan, by users and records per user",
-        ("users", *(f"{cell['records_per_user']:,}" for cell in table[0])),
-        ((f"{row[0]['users']:,}", *cells) for row, cells in zip(table, shown, strict=True)),
-        right=range(len(table[0]) + 1),
-    )
+    title = "\nBound on the excess loss of the best plan, by users and records per user"
+    headers = ("users", *(f"{cell['records_per_user']:,}" for cell in table[0]))
+    rows = ((f"{row[0]['users']:,}", *cells) for row, cells in zip(table, shown, strict=True))
+    print_table(title, headers, rows, right=range(len(headers)))
     print_text(", ".join(f"{mark}: {name.replace('_', ' ')}" for name, mark in marks.items()) + ".")
 
 
@@ -395,14 +389,10 @@ def print_plans(plans: Sequence[LinearModelPlan]) -> None:
         wanted = ("expected_excess_loss", "excess_loss_bound", *["printed_bound"] * paper)
         told = [("none" if key == "printed_bound" else "") if row[key] is None else number(row[key]) for key in wanted]
         cells.append(("*" if row["chosen"] else "", plan.algorithm, plan.noise_name, *told, plan.note))
-    print_table(
-        f"Plans for {problem.n:,} {privacy.unit}s, {problem.dim} parameters, {budget_words(privacy)}{varied}",
-        ("", "algorithm", "noise", "expected", "bound", *(("printed",) if paper else ()), "note"),
-        cells,
-        right=range(3, 6 if paper else 5),
-        marked=0,
-        whole=[1] if max(len(row["algorithm"]) for row in rows) <= 24 else (),  # a longer name leaves no room
-    )
+    title = f"Plans for {problem.n:,} {privacy.unit}s, {problem.dim} parameters, {budget_words(privacy)}{varied}"
+    headers = ("", "algorithm", "noise", "expected", "bound", *["printed"] * paper, "note")
+    whole = [1] if max(len(row["algorithm"]) for row in rows) <= 24 else ()  # a longer name leaves no room
+    print_table(title, headers, cells, right=range(3, 5 + paper), marked=0, whole=whole)
     print_text(
         "* chosen. expected: excess loss on typical data, a guess that real data often exceed. bound: proved for every "
         "data set, but where the note says estimate."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -41,8 +41,7 @@ def draft(
         print(text)
         return
     write_atomically(output, text)
-    unused = [name.strip('"') for name in re.findall(r"^# \[columns\.(.+)\]$", text, re.MULTILINE)]
-    if unused:
+    if unused := [name.strip('"') for name in re.findall(r"^# \[columns\.(.+)\]$", text, re.MULTILINE)]:
         print_text(f"Left out, for reasons that the file gives: {', '.join(unused)}.")
     print_text(f"Wrote {output}. Confirm every marked line from public knowledge, then set confirmed = true.")
 
@@ -120,7 +119,7 @@ def show(schema: Annotated[Path, typer.Argument(help="Schema file (TOML).")]) ->
     print_text(f"The schema is {state}." + (f" Source: {declared.source}." if declared.source else ""))
 
 
-def public_range(fields: dict[str, object]) -> str:
+def public_range(fields: dict[str, Any]) -> str:
     """Return the public range, or the first of the public categories, of a column's or target's fields."""
     from dpconvex.data.columns import DATE_PARTS
 
@@ -135,8 +134,6 @@ def public_range(fields: dict[str, object]) -> str:
     if "range" in fields:
         return "found privately by a fit"
     lower, upper = fields["lower"], fields["upper"]
-    assert isinstance(lower, float)
-    assert isinstance(upper, float)
     unit = f" {fields['unit']}" if fields.get("unit") else ""
     days = f" days before {fields.get('at')}" * ("at" in fields)
     made = f" of {fields['formula']}" if fields.get("formula") else days or " of the day" * ("date" in fields)

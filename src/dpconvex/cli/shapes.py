@@ -105,6 +105,9 @@ def export(
     if form == "sklearn":
         _validate.installed("skops")
         found: str | bytes = archive(fitted.to_sklearn())
+        if fitted.to_dict()["probabilities"] == "calibrated":
+            note = "slopes are capped, so the pipeline has no predict_proba. Fit with --slope-cap 1"
+            print(f"note: {note}, or in Python with probabilities='sigmoid'", file=sys.stderr)
     elif form == "onnx":
         found = to_onnx(fitted).SerializeToString()
     elif form == "card":
@@ -175,9 +178,8 @@ def _draw(axes: Any, shape: Any, values: Any, band: Any, colors: tuple[str, ...]
     axes.plot(at, values, color=gray, linewidth=1)
     axes.plot(at, np.where(sure[:m], values, np.nan), color=ink, linewidth=2)
     near = max(at[1], 1e-9) if shape.log_from is None else shape.log_from
-    if shape.log_from is not None or (
-        at[0] >= 0 and at[-1] > 100 * near
-    ):  # for every class again: only a linear axis takes the other call
+    # For every class again: only a linear axis takes the other call.
+    if shape.log_from is not None or (at[0] >= 0 and at[-1] > 100 * near):
         axes.set_xscale("symlog", linthresh=near)
     else:
         axes.ticklabel_format(axis="x", useOffset=False)

@@ -140,9 +140,11 @@ def _show(plans: Sequence[QueryReleasePlan], as_json: bool, filled: dict[str, st
     first = plans[0]
     privacy, cells = first.privacy, first.queries.cells
     means = [plan.public.get("expected_total_variation") for plan in plans]
-    own, chosen = ({"mean": means}, "* chosen by the mean: ") if means[0] is not None else ({}, "* chosen. ")
-    if own:
-        chosen += "the expected total variation of a table, weighed for what methods of each kind lose on real ones. "
+    own, chosen = dict[str, list[float | None]](), "* chosen. "
+    if means[0] is not None:
+        own["mean"], own["weighed"] = means, [m and plan.ranked for m, plan in zip(means, plans, strict=True)]
+        chosen = "* chosen by the weighed mean: mean is the expected total variation of a table, weighed for what "
+        chosen += "methods of each kind lose on real ones (1 is added where columns are too few for groups). "
     many = f"{cells:,}" if cells < 10**15 else f"10^{len(str(cells)) - 1}"
     show_plans(
         f"Plans for {first.n:,} {privacy.unit}s, {first.queries.count:,} marginal cells over {many} "

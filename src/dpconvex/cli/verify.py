@@ -9,7 +9,7 @@ import typer
 
 from dpconvex._files import read_text
 from dpconvex.cli import _options
-from dpconvex.cli._output import CERTIFICATE, one_line_errors, print_json, print_table, print_text
+from dpconvex.cli._output import CERTIFICATE, MODEL, one_line_errors, print_json, print_table, print_text
 from dpconvex.errors import InvalidParameterError
 
 
@@ -42,10 +42,11 @@ def verify(
     except UnicodeDecodeError:
         pass
     result = check(certificate, public_key=public_key)
+    compared = any(c.name == "model" for c in result.checks)
     if as_json:
         found = {**attributes(result, "passed", "epsilon", "delta"), "checks": [asdict(c) for c in result.checks]}
         unsure = {"unknown_fields": result.unknown, "unconfirmed_numbers": result.unconfirmed}
-        print_json({**found, **unsure, "not_checked": NOT_CHECKED})
+        print_json({**found, **unsure, "model_compared": compared, "not_checked": NOT_CHECKED})
     else:
         rows = [("ok" if c.passed else "FAIL", c.name, c.detail) for c in result.checks]
         print_table(f"Certificate {path}", ("", "check", "detail"), rows)
@@ -54,14 +55,16 @@ def verify(
         else:
             cost = f"epsilon = {result.epsilon:.6g}" + (f", delta = {result.delta:.3g}" if result.delta else "")
             print_text(f"\nAll {len(result.checks)} checks passed: the listed releases cost {cost}.")
+        if result.fields.get("model") and not compared:
+            missing = f"the folder holds no {MODEL}" if certificate.is_dir() else "name its folder to compare it, too"
+            print_text(f"The certificate names a model, and none was compared: {missing}.")
         if result.unknown:
             print_text(f"Of a later version, not read: {', '.join(result.unknown)}.")
         if result.unconfirmed:
             paths = dict.fromkeys(re.sub(r"\[\d+\]", "[]", path) for path in result.unconfirmed)  # a list's once
             print_text(f"Stated, but confirmed by nothing else in the file: {', '.join(paths)}.")
-        lines = ("No certificate can show:", *(f"  - {line}" for line in NOT_CHECKED)) if result.fields else ()
-        for line in lines:  # nothing, of a file that is none
-            print_text(line)
+        if result.fields:  # nothing, of a file that is none
+            print_text("\n".join(("No certificate can show:", *(f"  - {line}" for line in NOT_CHECKED))))
         if explain and {c.name for c in result.checks if not c.passed} <= {"noise is not seeded"}:
             print_text(f"\n{PrivacyCertificate.from_json(read_text(path)).explain()}")
     if not result.passed:

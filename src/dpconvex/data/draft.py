@@ -22,6 +22,8 @@ MANY_MISSING = 0.05  #: From this share of empty cells on, a draft makes them a 
 SKEWED = 50  #: A draft suggests a logarithm if the largest number exceeds this multiple of the median (or of 1).
 MOSTLY = 0.6  #: A text column holds numbers, dates or clock times if at least this share of its distinct texts are.
 
+MAX_WORDS = 5  #: Most texts of a column of numbers that a draft lists as missing.
+
 DATE_FORMS = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%Y%m%d", "%d-%b-%Y", "%d-%b-%y",
               "%d.%m.%y", "%d/%m/%y", "%m/%d/%y")  # fmt: skip
 """Formats of dates that drafts know; the first that reads most of a column's texts."""
@@ -107,10 +109,11 @@ def _user_hint(frame: nw.DataFrame[Any]) -> str:
     for name in frame.columns:
         if set(_words(name)) & set(_PEOPLE) and _names_rows(name) and len(frame) >= _LEAST_ROWS:
             try:
-                distinct = len(frames.distinct_values(frame.get_column(name)))
+                codes = frames.label_codes(frame.get_column(name))
             except SchemaError:
                 continue
-            if MAX_CATEGORIES < distinct < len(frame):
+            known = codes[codes >= 0]
+            if MAX_CATEGORIES < len(np.unique(known)) < len(known):
                 what = "Its values repeat: if rows with the same value belong to one person, take the # away"
                 return f"# user = {format_value(name)}{MARK}\n# {what}.\n"
     return _USER
@@ -141,8 +144,7 @@ def _column(series: frames.Series, ranges: bool) -> str:
         return _left_out(head, f"type {frames.type_name(series)} is no feature. Derive numbers or categories from it")
     if series.dtype == nw.Boolean:
         return head + _line("categories", ["false", "true"], read=False)
-    missing: list[str] = []
-    found: list[str] = []
+    missing, found = list[str](), list[str]()
     if not frames.is_float(values):
         found, values = distinct(values), None
         written = frames.texts_series(found)
@@ -154,6 +156,9 @@ def _column(series: frames.Series, ranges: bool) -> str:
             return head + _HOURS
         if (values := _mostly_numbers(found)) is not None:
             missing = [text for text, value in zip(found, values, strict=True) if not value.is_valid]
+            if len(missing) > MAX_WORDS:
+                head += f"# {len(missing)} texts in it are no numbers, and count as missing, listed or not.{MARK}\n"
+                missing = missing[:MAX_WORDS]
     if values is not None:
         numbers = _finite(values)
         if _is_id(series, numbers):
@@ -162,16 +167,23 @@ def _column(series: frames.Series, ranges: bool) -> str:
         numbers = numbers[~np.isin(numbers, sentinels)]
         missing += [format_value(float(number)) for number in sentinels]
         note = _comment(f"Few distinct whole numbers. If they are codes: categories = {format_value(_codes(numbers))}")
-        if len(values) == 1 and not series.null_count():
-            head += _SAME
+        head += _SAME if len(values) == 1 and not series.null_count() else ""
         if ranges and _is_skewed(series, numbers):
             head += f'# Most numbers are far below the largest: transform = "log1p" may suit them.{MARK}\n'
+        whole = np.unique(numbers)
+        texts = [f"{number:.0f}" for number in whole if 19000101 <= number <= 21001231 and number % 1 == 0]
+        if len(texts) > 2 and np.sum(~np.isnan(days(frames.texts_series(texts), "%Y%m%d"))) >= MOSTLY * len(whole):
+            head += f'# If they are dates: date = "month" and format = "%Y%m%d" in the place of bounds.{MARK}\n'
         lines = head + (note + MARK.strip() + "\n") * _may_be_codes(numbers) + _range(numbers, ranges)
         cells = frames.numbers(series, texts=True)
         if (share := np.mean(np.isnan(cells) | np.isin(cells, sentinels)) if len(cells) else 0) or missing:
             lines += f"# Some numbers are missing. The next line keeps them apart, in synthetic data too.{MARK}\n"
             lines += ("" if share > MANY_MISSING else "# ") + _line("indicator", True)
-        return lines + (_line("missing", missing[:MAX_CATEGORIES]) if missing else "")
+        return lines + (_line("missing", missing) if missing else "")
+    return _categories(series, found, head)
+
+
+def _categories(series: frames.Series, found: list[str], head: str) -> str:
     if not 0 < len(found) <= MAX_CATEGORIES:
         many = f"{len(found)} distinct texts. If it is a category, list its public values"
         if np.mean([_WRITTEN.fullmatch(text) is not None for text in found] or [False]) >= MOSTLY:
@@ -230,14 +242,18 @@ def _sentinels(numbers: Floats) -> Floats:
 
 def _target(series: frames.Series, ranges: bool) -> str:
     head, values = "[target]\n" + _line("name", series.name, read=False), frames.distinct_values(series)
-    share = series.null_count() / max(1, len(series))
+    share, nothing, words = series.null_count() / max(1, len(series)), list[str](), ""
     if not frames.is_float(values):
         parsed = _mostly_numbers(distinct(values))
         if parsed is not None:
             values, share = parsed, np.mean(np.isnan(frames.numbers(series, texts=True)))
+        else:
+            nothing = [text for text in distinct(values) if text.lower() in _NOTHING]
+            share += np.mean(frames.codes(series, ("", *nothing)) >= 0) if len(series) else 0
+            words = f" ({', '.join(nothing)} or an empty cell)" if nothing else ""
     if share:
         counts = "the first class, or the middle of the range: leave them out of the file?"
-        head += f"# {share:.2%} of the rows have none here. They count as {counts}{MARK}\n"
+        head += f"# {share:.2%} of the rows have none here{words}. They count as {counts}{MARK}\n"
     numeric, boolean = frames.is_float(values), series.dtype == nw.Boolean
     if numeric and not boolean and not _may_be_codes(_finite(values)):
         if ranges and _is_skewed(series, _finite(values)):
@@ -246,8 +262,12 @@ def _target(series: frames.Series, ranges: bool) -> str:
             head += f"# If they are codes, not numbers: classes in the place of the next lines.{MARK}\n"
         return head + _range(_finite(values), ranges)
     found = ["false", "true"] if boolean else _codes(_finite(values)) if numeric else distinct(values)
-    found = [text for text in found if text.lower() not in _NOTHING]
+    found = [text for text in found if text not in nothing]
     if not 2 <= len(found) <= MAX_CATEGORIES:
+        written = frames.texts_series(found)
+        times = (hours(written), *(days(written, form) for form in DATE_FORMS))
+        if len(found) > 2 and any(np.mean(~np.isnan(each)) >= MOSTLY for each in times):
+            return _left_out(head, "dates, clock times or durations. A target must be numbers, as minutes, or classes")
         return _left_out(head, f"{len(found)} classes were found. List the public classes")
     note = "# The first class takes missing and unlisted labels; of two classes, the second is the positive one.\n"
     note += _comment(f"The positive class is {found[1]!r:.60}.")[:-1] + f"{MARK}\n" if len(found) == 2 else ""

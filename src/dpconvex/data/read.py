@@ -151,7 +151,8 @@ class CsvFiles(OrderedStream):
 def check_table(path: AnyPath, schema: Schema | None = None, folders: bool = True) -> None:
     """Raise what reading files by a schema would raise about their names, headers and types. Reads no record.
 
-    Without `folders`, columns that stand in names of folders are refused: engines guess their types.
+    Without `folders`, for engines, columns that stand in names of folders are refused, for engines guess their types,
+    and so are CSV files in folders and patterns.
     """
     places = _files(path)
     if schema is not None and (len(places) > 1 or any(map(os.path.isdir, places))):
@@ -161,6 +162,8 @@ def check_table(path: AnyPath, schema: Schema | None = None, folders: bool = Tru
             same_types(opened, schema.column_names(), folders)
             return _check_types(opened.schema, schema)
         places = opened.files
+    if not folders and not all(map(_parquet, places)):
+        raise InvalidDataError(f"{path}: engines read Parquet files. Use --engine local, or convert them")
     for each in places:
         header = read_header(each, schema is None or schema.line_breaks)
         _checked_names(each, header, None if schema is None else schema.column_names())

@@ -68,6 +68,7 @@ class PrivateMetrics(Mapping[str, Estimate]):
     promise_: str = ""  #: The joint promise of model and evaluation, after a hold-out
     #: For regressions the range that targets are clipped to; for three classes or more the numbers of the classes
     scope_: str = ""
+    classes_: tuple[str, ...] = ()  #: Labels of the classes: ``recall[2]`` is of the third
 
     def __getitem__(self, name: str) -> Estimate:
         return self.whole[name]
@@ -87,7 +88,8 @@ class PrivateMetrics(Mapping[str, Estimate]):
         groups, less = ({k: fields(v) for k, v in each.items()} for each in (self.groups, self.differences))
         metrics = {"metrics": fields(self), "groups": groups, "differences": less}
         arrays = {"calibration": self.calibration.tolist(), "roc": self.roc.tolist(), "cells": self.cells_.tolist()}
-        return {**metrics, **arrays, "promise": self.promise_ or None, "scope": self.scope_ or None}
+        words = {"promise": self.promise_ or None, "scope": self.scope_ or None, "classes": list(self.classes_)}
+        return {**metrics, **arrays, **words}
 
     def __repr__(self) -> str:
         lines = [f"{name}: {each}" for name, each in self.items()]
@@ -198,11 +200,12 @@ def _evaluate(
     certificate = payment.stated(certificate) if paid else payment.named(certificate)
     each, less = (dict(zip(names, part, strict=False)) for part in (found.groups, found.differences))
     less = {name: less[name] for name in names[1:]}
+    listed = tuple(map(str, fitted.classes_)) if classes else ()
     scope = "" if classes else "Targets count as clipped to {0.lower:g} to {0.upper:g}.".format(fitted._range())
     if classes > 2:
-        scope = f"Classes: {', '.join(f'[{k}] {label}' for k, label in enumerate(fitted.classes_))}."
+        scope = f"Classes: {', '.join(f'[{k}] {label}' for k, label in enumerate(listed))}."
     released = found.calibration, found.roc, certificate, plan, result.cells
-    return PrivateMetrics(found.whole, each, less, *released, scope_=scope)
+    return PrivateMetrics(found.whole, each, less, *released, scope_=scope, classes_=listed)
 
 
 def require_replaced(model: Any) -> None:

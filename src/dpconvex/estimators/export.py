@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
 
 VERSION = 1  #: Version of the format of `Exported.to_json`
+MOST_METRICS = 20  #: Most rows of the table of metrics in a model card
 
 
 class Exported:
@@ -333,13 +334,30 @@ def to_card(model: Any, metrics: dict[str, Any] | None = None) -> str:
             more = f" and {len(listed) - 8} more" * (len(listed) > 8)
             ends = (f"{given[name]:g}" for name in ("lower", "upper") if name in given)
             text = ", ".join(listed[:8]) + more or " to ".join(ends)
-            told = (part.name, text, part.source or model.schema.source)
-            cells = (html.escape(cell).replace("|", "&#124;") for cell in told)
-            lines.append(" ".join(f"| {' | '.join(cells)} |".split()))
+            lines.append(_row(part.name, text, part.source or model.schema.source))
     none = "None were released. `dpconvex evaluate` measures them privately, with intervals."
     lines += ["", "## Metrics", ""]
-    lines += [none] if metrics is None else ["```json", json.dumps(metrics, indent=1, default=str), "```"]
+    lines += [none] if metrics is None else _metrics_table(metrics)
     limits = "The promise rests on what is listed above. Noise moves every coefficient, most where the data say little."
     unfair = "The model knows the people of its table alone, and repeats what was unfair there."
-    lines += ["", "## Limits", "", limits, unfair]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", "## Limits", "", limits, unfair, ""])
+
+
+def _metrics_table(metrics: dict[str, Any]) -> list[str]:
+    """Return lines of Markdown: the first metrics of a ``metrics.json``, those of single classes last."""
+    found = metrics.get("metrics", metrics)
+    names = sorted(found, key=lambda name: "[" in name)
+    lines = ["| metric | value | 95 % interval |", "|---|---|---|"]
+    for name in names[:MOST_METRICS]:
+        numbers = found[name] if isinstance(found[name], list) and found[name] else [found[name]]
+        texts = [f"{each:.4g}" if isinstance(each, int | float) else "not known" for each in numbers]
+        lines.append(_row(name, texts[0], " to ".join(texts[1:])))
+    more = f"{len(names) - MOST_METRICS} more are in `metrics.json`." * (len(names) > MOST_METRICS)
+    told = (more, metrics.get("scope"), metrics.get("promise"))
+    return lines + [part for text in told if text for part in ("", html.escape(text))]
+
+
+def _row(*cells: str) -> str:
+    """Return a row of a table in Markdown."""
+    safe = (html.escape(cell).replace("|", "&#124;") for cell in cells)
+    return " ".join(f"| {' | '.join(safe)} |".split())

@@ -333,7 +333,8 @@ class PrivateSyntheticData(PrivateEstimator):
         Returns
         -------
         array, or with `interval` a Marginal
-            Shares; with `interval` also the bounds ``low``, ``high``, and whether the model ``fits`` between them.
+            Shares; with `interval` also the bounds ``low``, ``high``, and whether the model ``fits`` between them. In
+            the order of ``labels`` of the columns in ``cells_.columns``, which are levels, or bins between ``edges``.
 
         Raises
         ------

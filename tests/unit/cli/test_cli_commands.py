@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 
 from dpconvex import PrivateLogisticRegression, Schema, adult_schema, load_model, read_table
-from dpconvex.cli._output import _spoken, print_text
+from dpconvex.cli._output import _spoken, print_table, print_text
 from dpconvex.privacy.verify import NOT_CHECKED
 
 
@@ -101,6 +102,16 @@ def test_verify_passes_on_what_fit_wrote(run: Any, fitted_folder: Path, name: st
     assert checked["passed"] is True
     assert checked["epsilon"] == pytest.approx(2.0, rel=1e-6)
     assert checked["not_checked"] == list(NOT_CHECKED)
+    assert checked["model_compared"] is (name == "")
+    assert ("name its folder to compare it, too" in " ".join(result.stdout.split())) == bool(name)
+
+
+def test_verify_says_that_a_folder_has_no_model(run: Any, fitted_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "alone").mkdir()
+    shutil.copy(fitted_folder / "certificate.json", tmp_path / "alone")
+    result = run("verify", "alone")
+    assert result.exit_code == 0
+    assert "names a model, and none was compared: the folder holds no model.skops." in " ".join(result.stdout.split())
 
 
 @pytest.mark.parametrize(
@@ -186,6 +197,35 @@ def test_what_does_not_fit_a_line_goes_on_below_its_first_word(capsys: Any, monk
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert lines[:2] == ["Cost:    one two three four", "         five six"]
     assert lines[2:] == ["", "  - a list that is longer than", "    a line", "plain"]
+
+
+def test_names_in_tables_are_broken_between_their_parts(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "26")
+    names = ("objective_perturbation_with_curvature", "race=African-American, sex=Male", "w" * 20)
+    print_table("", ("name", "error"), [(name, "0.125±0.0625") for name in names], right=[1])
+    lines = [line.split("  ")[0].rstrip() for line in capsys.readouterr().out.splitlines()]
+    broken = ["objective_", "perturbation", "_with_", "curvature"]
+    assert lines[1:] == [*broken, "race=", "African-", "American,", "sex=Male", "w" * 12, "w" * 8]
+
+
+GONE = """
+import os
+from dpconvex.cli import _output
+@_output.one_line_errors
+def command():
+    _output.PAID.set(". Epsilon 1 stays charged to b.json")
+    _output.print_text("released")
+read, write = os.pipe()
+os.close(read)
+os.dup2(write, 1)
+command()
+"""
+
+
+def test_a_reader_that_went_away_aborts_nothing() -> None:
+    """As in ``dpconvex evaluate ... | head``: the release was written, and the command said that it was aborted."""
+    done = subprocess.run([sys.executable, "-c", GONE], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "")
 
 
 def test_commands_that_take_long_say_that_they_work(run: Any, public_files: Path, monkeypatch: Any) -> None:

@@ -47,7 +47,7 @@ def run(*words: object) -> str:
 def test_every_format_is_written(place: Path) -> None:
     assert json.loads(run("export", place))["format"] == "dpconvex-model"
     assert 'FROM "people"' in run("export", place, "--format", "sql", "--table", "people")
-    assert '"auc": 0.75' in run("export", place, "--format", "card")
+    assert "| auc | 0.75 | |" in run("export", place, "--format", "card")
     run("export", place, "--format", "sklearn", "--output", place / "plain.skops")
     content = (place / "plain.skops").read_bytes()
     assert all(name.startswith(("sklearn.", "numpy.", "scipy.")) for name in skops.io.get_untrusted_types(data=content))
@@ -58,6 +58,15 @@ def test_every_format_is_written(place: Path) -> None:
         result = RUNNER.invoke(app, ["export", str(place), *words])
         assert result.exit_code == 2
         assert "error: " in result.output
+
+
+@pytest.mark.parametrize("cap", [None, 1.0])
+def test_a_pipeline_without_probabilities_is_called_so(tmp_path: Path, cap: float | None) -> None:
+    schema = Schema(COLUMNS, ClassTarget("ill", ("no", "yes")))
+    save_model(PrivateLogisticRegression(3.0, schema=schema, slope_cap=cap).fit(TABLE), tmp_path / "model.skops")
+    words = ("export", str(tmp_path), "--format", "sklearn", "--output", str(tmp_path / "plain.skops"))
+    result = RUNNER.invoke(app, words)
+    assert ("so the pipeline has no predict_proba. Fit with --slope-cap 1" in result.stderr) == (cap is None)
 
 
 def test_predictions_keep_ids_and_come_in_portions(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

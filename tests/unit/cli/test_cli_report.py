@@ -170,6 +170,12 @@ def test_names_and_labels_are_escaped_everywhere(tmp_path: Path) -> None:
     assert "$x^2$ &amp; &lt;b&gt;" in text
 
 
+def test_coefficients_of_two_levels_are_explained(fitted_folder: Path) -> None:
+    words = words_of((fitted_folder / "report.html").read_text(encoding="utf-8"))
+    assert "for a level of a category: against none of the listed ones" in words
+    assert "for a category of two levels alone, which has one coefficient: the second level against the first." in words
+
+
 def test_a_seeded_model_is_called_not_private(tmp_path: Path) -> None:
     text = written(fitted(random_state=1), tmp_path)
     assert "This model is not private" in text

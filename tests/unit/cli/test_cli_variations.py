@@ -64,7 +64,7 @@ def test_a_hopeless_choice_is_said_on_stderr_and_in_json(run: Any) -> None:
     poor = ("plan", "--rows", 20, "--features", 2, "--epsilon", 1e-6)
     result = run(*poor)
     assert result.exit_code == 0
-    assert result.stderr.startswith("warning: epsilon=1e-06: is hopeless")
+    assert result.stderr.startswith("warning: epsilon=1e-06: a fit by objective_perturbation is hopeless: ")
     assert "hopeless" in result.stdout
     assert run(*PLAN).stderr == ""
     for words, hopeless in ((poor, True), (PLAN, False)):

@@ -82,12 +82,34 @@ def test_folders_are_paid_for_and_what_cannot_be_read_costs_nothing(here: Path) 
     common = ("--schema", "s.toml", "--epsilon", 1, "--budget", "b.json", "--force")
     for place in ("parts", "towns", "texts", "parts/[01].parquet", "parts/*.parquet"):
         run("fit", place, *common)
+    for place, engine in (("texts", "dask"), ("texts/*", "ray"), ("texts/0*", "dask")):
+        found = CliRunner().invoke(app, list(map(str, ("fit", place, *common, "--engine", engine))))
+        assert found.exit_code == 2, found.output
+        assert "engines read Parquet files" in found.stderr
     run("verify", "model")
     Path("s.toml").write_text(Path("s.toml").read_text().replace("town", "city"))
     for place in ("parts", "towns", "texts", "nowhere/*.parquet"):
         found = CliRunner().invoke(app, list(map(str, ("fit", place, *common))))
         assert found.exit_code == 2, found.output
     assert Budget("b.json").account().left[0] == 5
+
+
+@pytest.mark.parametrize("engine", ["local", pytest.param("dask", marks=pytest.mark.gate)])
+def test_predictions_of_folders_are_those_of_one_file_and_are_checked_as_well(here: Path, engine: str) -> None:
+    if engine == "dask":
+        pytest.importorskip("dask.dataframe")
+    run("fit", "all.parquet", "--schema", "s.toml", "--epsilon", 2, "--seed", 3)
+    notes = []
+    for place, more in (
+        ("all.parquet", ()),
+        ("parts", ("--engine", engine)),
+        ("parts/*.parquet", ("--engine", engine)),
+    ):
+        found = CliRunner().invoke(app, ["predict", "model", place, "--check", "--output", "predicted.csv", *more])
+        assert found.exit_code == 0, found.output
+        notes.append((found.stderr, Path("predicted.csv").read_text()))
+    assert "note: 'town': 35% of the cells are not listed" in notes[0][0]
+    assert notes[0] == notes[1] == notes[2]
 
 
 @pytest.mark.gate  # waits for half a minute

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,13 @@ def test_words_for_nothing_are_no_classes_and_texts_are_no_target() -> None:
     frame = pd.DataFrame({"y": ["no", "yes", "?", "n/a"] * 30, "note": [f"note {k}" for k in range(120)]})
     assert tomllib.loads(draft_schema(frame, "y"))["target"]["classes"] == ["no", "yes"]
     assert "# Left out: 120 classes were found. List the public classes." in draft_schema(frame, "note")
+
+
+@pytest.mark.parametrize("empty", [None, ""])
+def test_labels_that_are_words_for_nothing_are_counted_as_missing(empty: str | None) -> None:
+    """A stranger's table had 9 % of its labels as NA, and the draft said nothing of them."""
+    frame = pd.DataFrame({"y": ["no", "yes", "NA", "n/a", empty] * 30, "x": range(150)})
+    assert "# 60.00% of the rows have none here (NA, n/a or an empty cell). They count" in draft_schema(frame, "y")
 
 
 def test_codes_with_leading_zeros_are_no_numbers(tmp_path) -> None:
@@ -221,6 +229,42 @@ def test_the_last_word_of_a_name_says_whether_whole_numbers_name_rows() -> None:
     assert read == ["number_of_visits", "patient weight", "student"]
     assert "# [columns.void]\n# Left out: every cell is empty." in draft
     assert '# user = "accountNumber"' in draft
+
+
+def test_ids_of_which_some_are_missing_do_not_repeat() -> None:
+    """A stranger's table of employees had six rows without an id, and the draft said that ids repeat."""
+    ids = [f"e{k}" for k in range(70)]
+    for column in ([*ids, None, None], [*ids, "", ""], pd.array([*range(70), None, None], dtype="Int64")):
+        assert "Its values repeat" not in draft_schema(pd.DataFrame({"EmpID": column}))
+    assert "Its values repeat" in draft_schema(pd.DataFrame({"EmpID": [*ids, None, "e1"]}))
+
+
+def test_a_target_of_times_is_called_one() -> None:
+    times = [f"{2 + k // 60:02d}:{k % 60:02d}:51" for k in range(100)]
+    days = [str(day.date()) for day in pd.date_range("2024-01-01", periods=100)]
+    for texts in (times, days):
+        draft = draft_schema(pd.DataFrame({"y": texts, "x": range(100)}), "y")
+        assert "# Left out: dates, clock times or durations. A target must be numbers, as minutes, or classes." in draft
+
+
+def test_whole_numbers_that_read_as_dates_are_told(tmp_path: Path) -> None:
+    days = pd.date_range("2015-11-20", periods=80)
+    pd.DataFrame({"day": days.strftime("%Y%m%d"), "size": range(20160132, 20160212)}).to_csv(tmp_path / "t.csv")
+    table = read_table(tmp_path / "t.csv")
+    draft = draft_schema(table)
+    assert draft.count('# If they are dates: date = "month" and format = "%Y%m%d" in the place of bounds.') == 1
+    schema = Schema.from_toml_text('confirmed = true\n[columns.day]\ndate = "month"\nformat = "%Y%m%d"\n')
+    found = schema.encode(read_table(tmp_path / "t.csv", schema))
+    assert found.shape == (80, 12)
+    assert found[0, 10] == 1  # November
+
+
+def test_few_texts_among_numbers_are_listed() -> None:
+    """Sixty cells such as ``2 (estimated)`` filled the drafts of public tables."""
+    mixed = [*map(str, range(100)), *(f"{k} or so" for k in range(40)), "-999"]
+    draft = draft_schema(pd.DataFrame({"x": mixed}))
+    assert "# 40 texts in it are no numbers, and count as missing, listed or not." in draft
+    assert tomllib.loads(draft)["columns"]["x"]["missing"] == [f"{k} or so" for k in (0, 1, 10, 11, 12)] + ["-999"]
 
 
 def test_words_of_files_stay_words_and_foreign_letters_are_told(tmp_path) -> None:

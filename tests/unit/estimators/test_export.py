@@ -205,6 +205,18 @@ def test_a_card_says_promise_data_metrics_and_limits(fitted: Any) -> None:
         assert words in text
 
 
+def test_a_card_has_a_short_table_of_metrics(fitted: Any) -> None:
+    """With 50 classes it had 3,012 lines, raw noisy cells among them."""
+    classes = {f"{name}[{k}]": [0.5, 0.25, 1.0] for k in range(50) for name in ("recall", "precision")}
+    metrics = {**classes, "accuracy": [0.75, 0.5, 0.8751], "auc": None}
+    text = to_card(fitted, {"metrics": metrics, "cells": [0.125] * 999, "scope": "Classes: [0] <a>.", "promise": None})
+    assert "|---|---|---|\n| accuracy | 0.75 | 0.5 to 0.8751 |\n| auc | not known | |\n" in text
+    assert "| recall[0] | 0.5 | 0.25 to 1 |" in text
+    assert "82 more are in `metrics.json`.\n\nClasses: [0] &lt;a&gt;." in text
+    assert "0.125" not in text
+    assert text.count("\n") < to_card(fitted).count("\n") + 30
+
+
 @pytest.mark.gate
 def test_matrices_and_refusals() -> None:
     X = np.random.default_rng(0).uniform(-2, 2, (500, 3))

@@ -95,6 +95,7 @@ def test_metrics_of_all_kinds_of_models_are_near_the_measured_ones(data) -> None
     numbers = private_metrics(line, X, 3 * X[:, 0], epsilon=50.0)
     assert numbers["r2"].value == pytest.approx(line.score(X, 3 * X[:, 0]), abs=0.02)
     kept = line.ranges_[0]  # the part of the range that a look kept: without it errors may look small
+    assert numbers.to_dict()["classes"] == []
     assert numbers.to_dict()["scope"] == f"Targets count as clipped to {kept.lower:g} to {kept.upper:g}."
     lasso = PrivateLasso(1.0, 1e-6, feature_bound=1.0, target_bounds=(-4, 4), random_state=0).fit(X, 3 * X[:, 0])
     _counts.clear()
@@ -107,6 +108,7 @@ def test_metrics_of_three_classes_say_which_is_which(data) -> None:
     kinds = PrivateLogisticRegression(5.0, feature_bounds=(-1, 1), classes=["ill", "dead", "well"], random_state=0)
     found = private_metrics(kinds.fit(X, labels), X, labels, epsilon=5.0, random_state=0)
     assert found.scope_ == "Classes: [0] ill, [1] dead, [2] well."  # in the order of `classes_`, as `rate[0]` is
+    assert found.to_dict()["classes"] == ["ill", "dead", "well"]
 
 
 def test_scores_are_functions_of_their_rows_to_the_last_bit(model, data) -> None:

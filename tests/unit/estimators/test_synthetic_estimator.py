@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import pickle
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +19,14 @@ from sklearn.base import clone
 
 from dpconvex import CategoricalColumn, NumericColumn, PrivateSyntheticData, Schema, budget_context, verify
 from dpconvex.data import ClassTarget, open_files
-from dpconvex.errors import BudgetExceededError, DpconvexWarning, InvalidDataError, InvalidParameterError, SchemaError
+from dpconvex.errors import (
+    BudgetExceededError,
+    DpconvexWarning,
+    InvalidDataError,
+    InvalidParameterError,
+    SchemaError,
+    UnavailableError,
+)
 from dpconvex.privacy.certificate import digest
 from dpconvex.problems.data.sources.arrow import MEMORY
 
@@ -51,6 +60,19 @@ def test_marginals_are_near_those_of_the_data(table: pa.Table, algorithm: str) -
     assert fitted.n_features_in_ == 3
     assert fitted.plan_ is not None
     assert not fitted.certificate_.private  # seeded
+
+
+def test_a_histogram_that_is_too_large_is_a_missing_attribute() -> None:
+    """Tools such as `inspect` read every property, and take no other exception than AttributeError."""
+    wide = Schema(tuple(CategoricalColumn(f"c{k}", ("a", "b")) for k in range(28)), None)
+    fitted = PrivateSyntheticData(epsilon=1, schema=wide, random_state=0, order=1)
+    fitted.fit(pa.table({f"c{k}": ["a", "b"] * 20 for k in range(28)}))
+    assert not hasattr(fitted, "histogram_")
+    assert "histogram_" not in dict(inspect.getmembers(fitted))
+    with pytest.raises(UnavailableError, match="must have at most 134217728 combinations") as refused:
+        _ = fitted.histogram_
+    assert isinstance(refused.value, InvalidParameterError)
+    assert str(pickle.loads(pickle.dumps(refused.value))) == str(refused.value)
 
 
 def added(**parameters) -> PrivateSyntheticData:

@@ -37,7 +37,7 @@ from scipy.special import ndtri
 
 from dpconvex import _validate
 from dpconvex._types import Array, Floats, final_dataclass
-from dpconvex.errors import InvalidParameterError
+from dpconvex.errors import InvalidParameterError, UnavailableError
 from dpconvex.problems.queries import LARGEST, Zero
 
 REDRAWS = 100
@@ -177,12 +177,12 @@ class ReleasedModel(ABC):
     def marginal(self, axes: Sequence[int]) -> Floats:
         """Return the shares of all combinations of values of the columns `axes`, one axis a column, in that order.
 
-        Raises `InvalidParameterError` for more than 2^27 combinations.
+        Raises `UnavailableError` for more than 2^27 combinations.
         """
         sides = [self.shape[axis] for axis in axes]
         if math.prod(sides) > LARGEST:
             what = f"must have at most {LARGEST} combinations of values together"
-            raise InvalidParameterError("columns", tuple(axes), what, "Ask for fewer columns, or sample records")
+            raise UnavailableError("columns", tuple(axes), what, "Ask for fewer columns, or sample records")
         table = self._marginal(tuple(axes)).reshape(sides)
         zeros = [{i: a, j: b} for (i, a), (j, b) in self.impossible if i in axes and j in axes]
         if not zeros:
