@@ -18,7 +18,7 @@ from dpconvex.errors import SchemaError
 
 MAX_CATEGORIES = 60  #: A text column with more distinct values is left out of a draft. The USA have up to 57 states.
 MAX_CODES = 10  #: A column with at most this number of distinct whole numbers may hold codes; the draft says so.
-MANY_MISSING = 0.05  #: From this share of empty cells on, a draft makes them a separate value, not only a remark.
+MANY_MISSING = 0.02  #: From this share of empty cells on, a draft makes them a separate value, not only a remark.
 SKEWED = 50  #: A draft suggests a logarithm if the largest number exceeds this multiple of the median (or of 1).
 MOSTLY = 0.6  #: A text column holds numbers, dates or clock times if at least this share of its distinct texts are.
 
