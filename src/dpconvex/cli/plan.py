@@ -238,6 +238,10 @@ def variations(plan: LinearModelPlan) -> list[tuple[str, str]]:
     if "column_ranges" in public:
         looks, count = number(public["column_ranges"]["epsilon"]), len(public["column_ranges"]["columns"])
         found.append((f"ranges of {count} column{'s' * (count > 1)}", f"narrowed privately, for epsilon {looks}"))
+    if "joint_bound" in public:
+        joint = public["joint_bound"]
+        told = "to be bounded" if joint["bound"] is None else f"at most {number(joint['bound'])}, found privately"
+        found.append((f"sum of {joint['columns']} columns", told))
     if "moment_order" in public:
         found.append(("moment", f"of order {public['moment_order']:g}, declared {number(public['moment_bounds'][0])}"))
     found += [(name, str(public[name])) for name in ("surrogate", "constraint") if name in public]

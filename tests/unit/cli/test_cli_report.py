@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
@@ -377,3 +378,15 @@ def test_demo_reaches_the_measured_accuracies(run: Any) -> None:
     accuracies = [row["accuracy"] for row in rows[2:]]
     np.testing.assert_array_less([0.78, 0.83, 0.84, 0.842], accuracies)
     assert rows[1]["accuracy"] == pytest.approx(0.842, abs=0.004)  # not private
+
+
+def test_reports_say_what_the_columns_were_found_to_sum_to(run: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame((rng.random((2000, 16)) < 0.02) * 1, columns=[f"c{k}" for k in range(16)]).assign(y="a")
+    table.to_csv(tmp_path / "t.csv", index=False)
+    lines = [f"[columns.c{k}]\nlower = 0\nupper = 1\nstep = 1\n" for k in range(16)]
+    (tmp_path / "s.toml").write_text('[target]\nname = "y"\nclasses = ["a", "b"]\n' + "".join(lines))
+    asked = [tmp_path / "t.csv", "--schema", tmp_path / "s.toml", "--epsilon", "1", "--output", tmp_path / "m"]
+    told = run("fit", *asked, "--algorithm", "joint_bound").output
+    assert "sum of 16 columns at most" in " ".join(told.split())
+    assert "sum of 16 columns" in (tmp_path / "m" / "report.html").read_text()
