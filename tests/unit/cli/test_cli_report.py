@@ -385,7 +385,7 @@ def test_reports_say_what_the_columns_were_found_to_sum_to(run: Any, tmp_path: P
     table = pd.DataFrame((rng.random((2000, 16)) < 0.02) * 1, columns=[f"c{k}" for k in range(16)]).assign(y="a")
     table.to_csv(tmp_path / "t.csv", index=False)
     lines = [f"[columns.c{k}]\nlower = 0\nupper = 1\nstep = 1\n" for k in range(16)]
-    (tmp_path / "s.toml").write_text('[target]\nname = "y"\nclasses = ["a", "b"]\n' + "".join(lines))
+    (tmp_path / "s.toml").write_text('confirmed = true\n[target]\nname = "y"\nclasses = ["a", "b"]\n' + "".join(lines))
     asked = [tmp_path / "t.csv", "--schema", tmp_path / "s.toml", "--epsilon", "1", "--output", tmp_path / "m"]
     told = run("fit", *asked, "--algorithm", "joint_bound").output
     assert "sum of 16 columns at most" in " ".join(told.split())
