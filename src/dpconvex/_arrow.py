@@ -27,17 +27,18 @@ def takeable(values: Any) -> Any:
     if arrow is None:
         return values
     if isinstance(values, pa.Table):
-        for k, each in enumerate(values.schema):
-            if (kind := _usual(each.type)) != each.type:
-                values = values.set_column(k, each.name, values.column(k).cast(kind))
-    elif isinstance(values, pa.ChunkedArray):
-        return values.cast(_usual(values.type))
-    elif pandas is not None and isinstance(values, pandas.Series) and isinstance(values.dtype, pandas.ArrowDtype):
-        return values.astype(pandas.ArrowDtype(_usual(values.dtype.pyarrow_dtype)))
-    elif pandas is not None and isinstance(values, pandas.DataFrame):
-        arrow = {k: kind.pyarrow_dtype for k, kind in values.dtypes.items() if isinstance(kind, pandas.ArrowDtype)}
-        changed = {k: pandas.ArrowDtype(_usual(kind)) for k, kind in arrow.items() if _usual(kind) != kind}
-        return values.astype(changed) if changed else values
+        return pa.table(list(map(takeable, values.columns)), names=values.column_names)
+    if isinstance(values, pa.ChunkedArray):
+        return values if (kind := _usual(values.type)) == values.type else values.cast(kind)
+    if pandas is not None and isinstance(values, pandas.Series) and isinstance(values.dtype, pandas.ArrowDtype):
+        kind = values.dtype.pyarrow_dtype
+        if kind == _usual(kind):
+            return values
+        cells = pa.chunked_array(values.array.__arrow_array__()).cast(_usual(kind))  # pandas cannot cast all types
+        return pandas.Series(pandas.arrays.ArrowExtensionArray(cells), values.index, name=values.name)
+    if pandas is not None and isinstance(values, pandas.DataFrame):
+        kinds = [kind.pyarrow_dtype for kind in values.dtypes if isinstance(kind, pandas.ArrowDtype)]
+        return values.apply(takeable) if any(kind != _usual(kind) for kind in kinds) else values
     return values
 
 

@@ -2,6 +2,7 @@
 
 import decimal
 import numbers
+from collections.abc import Sequence
 from typing import Any
 
 import narwhals as nw
@@ -97,21 +98,24 @@ def _refuse_empty(shape: tuple[int, ...], empty: bool) -> None:
 
 def _cells_of(rows: list[Any] | tuple[Any, ...]) -> Array:
     """Return the cells of lists of lists as objects; the lengths of lists are public, their contents are not."""
-    if not any(isinstance(row, list | tuple) or hasattr(type(row), "__array__") for row in rows):
+    found = [_row(row) for row in rows]  # NumPy would look into cells, too, and call their methods
+    if all(row is None for row in found):
         return elements(rows)
-    lists = [_row(row) for row in rows]
-    if len({*map(len, lists)}) > 1:
+    lists = [elements([cell]) if row is None else row for cell, row in zip(rows, found, strict=True)]
+    if any(row.ndim > 1 for row in lists) or len({*map(len, lists)}) > 1:
         raise InvalidDataError("Expected 2D array: rows of X differ in length. Give every record the same columns")
     return np.stack(lists)
 
 
-def _row(row: Any) -> Array:
-    """Return the cells of one record, as objects; NumPy would look into cells, too, and call their methods."""
+def _row(row: Any) -> Array | None:
+    """Return the cells of one record, as objects; None for a single cell, which may be anything."""
     try:
-        found = elements(row) if isinstance(row, list | tuple) else np.asarray(row, dtype=object)
+        if isinstance(row, Sequence) and not isinstance(row, str | bytes):
+            return elements(list(row))
+        found = np.asarray(row, dtype=object) if hasattr(type(row), "__array__") else None
+        return None if found is None or found.ndim == 0 else found
     except Exception:  # any cell is legal
-        return elements([row])
-    return found if found.ndim == 1 else elements([row])
+        return None
 
 
 def numbers_of(cells: Array) -> Floats:

@@ -13,6 +13,7 @@ from dpconvex._types import Array, Floats
 from dpconvex._validate import LARGEST, SMALLEST
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.search.scores import Score
+from dpconvex.data.frames import whole
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _streams, _targets
 from dpconvex.estimators._descriptions import LINEAR, RELEASED, SEED, final_estimator
@@ -119,22 +120,26 @@ class PrivateLinearClassifier(_targets.Classifier, PrivateLinearModel):
         return _targets.checked_classes(self.classes)
 
     def _schema_classes(self) -> tuple[str, ...]:
-        if self.classes is not None or self.schema is None or self.schema.target is None:
+        """Return the schema's classes, unless `classes` says otherwise; it may list the same ones in another type."""
+        if self.schema is None or self.schema.target is None or isinstance(self.classes, str):
             return ()
-        return self.schema.classes
+        given, texts = self._given_classes(), self.schema.classes
+        return texts if given is None or tuple(str(whole(label)).strip() for label in given.tolist()) == texts else ()
 
     def _named_classes(self) -> Array:
-        """Return the schema's classes, in the type of `classes` if that lists the same ones."""
+        """Return the classes of a schema that encodes the labels, in the type of `classes` if that lists them."""
         given, texts = self._given_classes(), cast(Any, self.schema).classes
-        same = given is not None and tuple(str(label).strip() for label in given.tolist()) == texts
-        return cast(Array, given) if same else np.asarray(texts)
+        if given is not None and not self._schema_classes():
+            what = f"must list the schema's classes in its order, {list(texts)}"
+            raise InvalidParameterError("classes", self.classes, what, "Leave it out, or change the schema")
+        return np.asarray(texts) if given is None else given
 
     def _labels(self, X: Any, y: Any) -> tuple[Array, Array]:
         """Return the class index of every record and the classes."""
         if self.schema is not None and y is None:
             return self.schema.encode_target(X), self._named_classes()
         if self.schema is not None and self.schema.target is not None and self._schema_classes():
-            return self.schema.target.encode(_targets.as_series(y)[0]), np.asarray(self.schema.classes)
+            return self.schema.target.encode(_targets.as_series(y)[0]), self._named_classes()
         classes = self._given_classes()
         if classes is None and self.classes is None:
             return _targets.default_index(self._required(y))

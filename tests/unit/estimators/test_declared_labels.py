@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import decimal
 import itertools
+from array import array
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -139,8 +141,9 @@ def test_what_lists_hold_changes_nothing_public() -> None:
     again = model.fit(odd, [None, "x", *y[2:]])
     assert dataclasses.replace(again.certificate_, model=None) == plain
     assert PrivateGeometricMedian(radius_bound=9, random_state=0).fit(odd).n_features_in_ == 2
-    for form, words in ((X[0], "Expected 2D"), ([[1], [1, 2]], "Expected 2D"), ([], "Expected")):
-        with pytest.raises(InvalidDataError, match=words):
+    forms: tuple[Any, ...] = (X[0], [[1], [1, 2]], [np.float64(0.1), 0.2], list(np.zeros((3, 2, 2))), [])
+    for form in forms:  # whatever a single cell is
+        with pytest.raises(InvalidDataError, match="Expected 2D" if form else "Expected"):
             model.fit(form, y)
 
 
@@ -167,6 +170,8 @@ def test_no_cell_of_a_list_makes_a_fit_raise(cell: Any) -> None:
     assert dataclasses.replace(odd, model=None) == plain
     assert UserGroups.of(user_labels([cell, *users[2:]])).n_users == 20
     assert numbers_of(_cells_of([[cell]] * 3)).shape == (3, 1)
+    for rows in ([range(2)] * 3, [np.arange(2)] * 3, [array("d", [0, 1])] * 3, [deque([0, 1])] * 3):
+        np.testing.assert_array_equal(numbers_of(_cells_of(rows)), [[0, 1]] * 3)
 
 
 @pytest.mark.parametrize("kind", [PrivateLogisticRegression, PrivateSparseLogisticRegression])

@@ -346,8 +346,12 @@ def test_a_schema_and_classes_that_are_numbers_make_predictions_numbers(tmp_path
     assert cross_val_score(model, frame, frame.y, cv=2, scoring="f1").min() > 0.3
     save_model(model.fit(frame), tmp_path / "model.skops")
     assert load_model(tmp_path / "model.skops").classes_.tolist() == [0, 1]
-    other = PrivateLogisticRegression(50.0, schema=schema, classes=[1, 2]).fit(frame)
-    assert other.classes_.tolist() == ["0", "1"]  # they are not the schema's
+    for other in ([1, 2], [1, 0], [0, 1, 2]):
+        with pytest.raises(InvalidParameterError, match="schema's classes in its order"):
+            PrivateLogisticRegression(50.0, schema=schema, classes=other).fit(frame)
+    rated = Schema(schema.columns, ClassTarget("y", ("0", "1"), (0.9, 0.1)))
+    losses = [PrivateLogisticRegression(1.0, schema=rated, classes=given) for given in (None, [0, 1], [0.0, 1.0])]
+    assert len({model.plan(400)[0].problem.loss for model in losses}) == 1  # the public rates count
 
 
 @pytest.mark.parametrize("fit", ["fit", "evaluate", "synthesize", "search", "sparse"])

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.csv
@@ -390,11 +391,14 @@ def test_frames_that_guess_types_are_refused(tmp_path: Path) -> None:
         (tmp_path / "csv" / f"u={name}").mkdir(parents=True)
         pa.parquet.write_table(pa.table({"x": [1.0, 2.0]}), tmp_path / "csv" / f"u={name}" / "part.parquet")
     (tmp_path / "a.csv").write_text("x,u\n1,2\n")
-    folders = pl.scan_parquet(tmp_path / "csv")
+    folders = pl.scan_parquet(tmp_path / "csv", hive_partitioning=True)
     assert open_tables(folders, ["x"]) is not None  # a folder called csv holds no text files
     for hive in (None, {"u": pl.String}):
         with pytest.raises(InvalidDataError, match="'u' of X is made of names of folders"):
             open_tables(pl.scan_parquet(tmp_path / "csv", hive_schema=hive), ["x", "u"])
+    for lazy in (folders.rename({"u": "who"}), folders.with_columns(who=pl.col("u"))):
+        with pytest.raises(InvalidDataError, match="'u' of X is made of names of folders"):
+            open_tables(lazy, ["x", "who"])
     for lazy in (pl.scan_csv(tmp_path / "a.csv"), pl.scan_csv(tmp_path / "a.csv").filter(pl.col("x") > 0)):
         with pytest.raises(InvalidDataError, match="text files through polars"):
             open_tables(lazy, ["x"])
@@ -413,3 +417,12 @@ def test_dask_frames_that_guess_types_are_refused(tmp_path: Path) -> None:
             DaskPartitions(frame.assign(z=1), ["x", "u"])
     with pytest.raises(InvalidDataError, match="text files through Dask"):
         DaskPartitions(dask.read_csv(tmp_path / "a.csv"), ["x"])
+
+
+def test_dask_frames_of_delayed_parts_are_read() -> None:
+    """Their expressions raise when they are asked for what readers have."""
+    dask, frame = pytest.importorskip("dask"), pytest.importorskip("dask.dataframe")
+    part = pd.DataFrame({"x": [0.5, 1.0]})
+    made = frame.from_delayed([dask.delayed(lambda: part)()], meta=part.iloc[:0])
+    assert DaskPartitions(made.assign(z=1), ["x"]).sizes == [2]
+    assert DaskPartitions(frame.from_map(lambda k: part, [0], label="mycsv", meta=part.iloc[:0]), ["x"]).sizes == [2]

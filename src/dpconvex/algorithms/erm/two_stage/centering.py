@@ -106,6 +106,12 @@ class MovedPlan(TwoStagePlan):
         found = self.then.coefficient_deviation
         return None if found is None else self._moved_back(found, spread=True)
 
+    def _estimated(self, gain: float, of: str, caution: float = 1.0) -> algorithms.PredictedError:
+        given = self.then.predicted_error
+        expected = None if given.expected is None else gain * given.expected
+        source = f"{given.source}; an estimate for {of}"
+        return replace(given, expected=expected, source=source, proved=False, caution=caution)
+
     def _moved(self, X: Array, origin: Floats, unit: Floats | float = 1.0) -> Floats:
         """Return the clipped records, numeric columns first, from their `origin` (p,), in these units."""
         moved = self.problem.domain.clip(X)[:, self.order]
@@ -172,14 +178,10 @@ class CenteredPlan(MovedPlan):
     @property
     def predicted_error(self) -> algorithms.PredictedError:
         """The predicted error of `then`, planned for `length`; an estimate, since no length is sure before a run."""
-        given = self.then.predicted_error
         gain = 1.0
         if self.center is None and not self.problem.grouped:  # users have methods that see lengths themselves
             gain -= (1 - TUNING.adapts) * reach_share(self.problem.domain, "linf")
-        expected = None if given.expected is None else gain * given.expected
-        source = f"{given.source}; an estimate for the planned length"
-        caution = TUNING.margin if self.problem.grouped else 1.0
-        return replace(given, expected=expected, source=source, proved=False, caution=caution)
+        return self._estimated(gain, "the planned length", TUNING.margin if self.problem.grouped else 1.0)
 
     @property
     def course(self) -> tuple[Any, ...]:

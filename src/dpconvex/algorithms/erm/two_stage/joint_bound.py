@@ -90,7 +90,8 @@ class JointPlan(MovedPlan):
     @cached_property
     def numeric(self) -> IntArray:
         """Positions of the columns in [0, 1]."""
-        return binary_columns(self.problem.domain)
+        blocks = self.problem.domain.blocks
+        return np.flatnonzero(np.repeat(list(map(is_binary, blocks)), [block.size for block in blocks]))
 
     @property
     def shift(self) -> tuple[Floats, Floats]:
@@ -119,11 +120,7 @@ class JointPlan(MovedPlan):
     @property
     def predicted_error(self) -> algorithms.PredictedError:
         """The predicted error of `then`, planned for columns as they are; an estimate: a bound may be far less."""
-        given = self.then.predicted_error
-        gain = TUNING.adapts if self.bound is None else 1.0
-        expected = None if given.expected is None else gain * given.expected
-        source = f"{given.source}; an estimate for columns as they are"
-        return replace(given, expected=expected, source=source, proved=False)
+        return self._estimated(TUNING.adapts if self.bound is None else 1.0, "columns as they are")
 
     mechanisms = algorithms.uses({BOUND: "first"})
 
@@ -174,7 +171,7 @@ def plan(
     """Return the plan; refuse if there are few numeric columns, no constant feature, or too few records."""
     algorithms.check_relation(privacy, users=True)
     algorithms.require_average(problem)
-    p, (least, most) = len(binary_columns(problem.domain)), TUNING.shares
+    p, (least, most) = sum(block.size for block in filter(is_binary, problem.domain.blocks)), TUNING.shares
     if p < TUNING.columns or problem.domain.intercept == 0 or problem.n * most * privacy.epsilon < TUNING.looked:
         what = f"needs {TUNING.columns} columns in [0, 1], a constant feature and n * epsilon of "
         what += f"{TUNING.looked / most:g} at least"
@@ -191,7 +188,8 @@ def plan(
 def joined(problem: LinearModelProblem, bound: float) -> LinearModelProblem:
     """Return the problem over records whose columns in [0, 1] come first, and sum to at most `bound`."""
     domain = problem.domain
-    joint = Block(len(binary_columns(domain)), "l1", bound, "joint", "binary", min(1.0, bound))
+    p = sum(block.size for block in filter(is_binary, domain.blocks))
+    joint = Block(p, "l1", bound, "joint", "binary", min(1.0, bound))
     others = tuple(block for block in domain.blocks if not is_binary(block))
     share = sum(map(squared_reach, filter(is_binary, domain.blocks))) / sum(map(squared_reach, domain.all_blocks))
     radius = problem.radius * math.sqrt(1 - share + share * squared_reach(joint) / (4 * joint.size))
@@ -201,8 +199,3 @@ def joined(problem: LinearModelProblem, bound: float) -> LinearModelProblem:
 def is_binary(block: Block) -> bool:
     """Return whether plans take the block's columns, which are bounded one by one, to have two values."""
     return block.norm == "linf" and block.values == "binary"
-
-
-def binary_columns(domain: DataDomain) -> IntArray:
-    """Return the positions of the columns of `is_binary` blocks."""
-    return np.flatnonzero(np.repeat([is_binary(block) for block in domain.blocks], [b.size for b in domain.blocks]))

@@ -88,7 +88,7 @@ def check_origin(readers: str, files: str, columns: Sequence[str], of: str) -> N
     The library guesses types from cells, or fails at one of them. `readers` and `files` are what it tells of its plan.
     """
     remedy = "Open it with dpconvex.data.open_files"
-    if re.search("csv|json", readers, re.IGNORECASE):
+    if re.search(r"\b(Csv|NDJson|read[-_](csv|json))\b", readers):
         what = f"X reads text files through {of}, which guesses types from cells and fails at one malformed line"
         raise InvalidDataError(f"{what}. {remedy}")
     if named := next((name for name in columns if f"/{name}=" in files), None):
@@ -129,9 +129,11 @@ def open_tables(table: object, columns: Sequence[str] | None) -> Tables | None:
         header = pa.RecordBatchReader.from_stream(X).schema if head is None else head.schema
         chosen = chosen_columns(columns, header.names)
         if lazy:
-            scans = re.findall(r"(\w+) SCAN \[([^\]]*)", X.explain(optimized=False))
+            explained = X.explain(optimized=False)
+            scans = re.findall(r"(\w+) SCAN \[([^\]]*)", explained)
             readers, files = (" ".join(each[k] for each in scans) for k in (0, 1))
-            check_origin(readers, files, chosen, "polars")
+            keys = [key for key in re.findall(r"/([^/=]+)=", files) if f'col("{key}")' in explained]  # maybe renamed
+            check_origin(readers, files, [*chosen, *keys], "polars")
         counted = dataset.Dataset.count_rows if isinstance(X, dataset.Dataset) else _count
         if isinstance(X, dataset.Dataset):
             same_types(X, chosen)

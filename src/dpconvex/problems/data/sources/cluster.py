@@ -115,9 +115,9 @@ def _origin(frame: Any) -> tuple[str, str]:
     try:
         steps = list(frame.expr.walk())
         labels = [each.operand("label") for each in steps if "label" in each._parameters]
-        parquet = [each._dataset_info for each in steps if hasattr(each, "_dataset_info")]
+        parquet = [each._dataset_info for each in steps if hasattr(type(each), "_dataset_info")]
         files = [(info.get("all_files") or info["ds"].files)[0] for info in parquet]
-    except (AttributeError, KeyError, TypeError, IndexError):
+    except (AttributeError, KeyError, TypeError, IndexError, NotImplementedError):
         return "", ""
     return " ".join(map(str, labels)), " ".join(map(str, files))
 

@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 from dpconvex import PrivateLinearRegression, PrivateLogisticRegression, verify
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.erm.two_stage.centering import row_lengths
-from dpconvex.algorithms.erm.two_stage.joint_bound import TUNING, JointPlan, binary_columns, joined
+from dpconvex.algorithms.erm.two_stage.joint_bound import TUNING, JointPlan, joined
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import HuberLoss, LogisticLoss, SoftmaxLoss
 from dpconvex.mechanisms import ReportNoisyMax
@@ -56,7 +56,7 @@ def test_columns_are_measured_from_zero() -> None:
     moved = planned(problem())._moved(sparse(50)[0], -HALF, 2 * HALF)
     assert set(np.unique(moved[:, :30])) == {0.0, 1.0}
     assert (moved[:, 32:].sum(1) == 1).all()
-    assert binary_columns(MIXED).tolist() == JOINT.tolist()
+    assert planned(problem()).numeric.tolist() == JOINT.tolist()
 
 
 def test_the_domain_has_a_joint_block_first() -> None:
