@@ -47,6 +47,7 @@ CENTER, LENGTH = "center of the numeric columns", "length of the recentered colu
 CENTER_LEMMA = "the mean of n vectors of a cube changes by at most 2/n of its half-width when one is replaced"
 LENGTH_LEMMA = "a count, or a sum of users' shares, changes by at most 1 when one record, or user, is replaced"
 UNITS = 2.0**31  #: Column values, over their half-widths, are rounded to multiples of 1 / UNITS before they are summed.
+PORTION = 512  #: Number of records that are moved at a time: they stay in cache
 PARTS = 2**24  #: A user's share of records within a distance is counted in multiples of 1 / PARTS.
 
 
@@ -114,9 +115,11 @@ class MovedPlan(TwoStagePlan):
 
     def _moved(self, X: Array, origin: Floats, unit: Floats | float = 1.0) -> Floats:
         """Return the clipped records, numeric columns first, from their `origin` (p,), in these units."""
-        moved = self.problem.domain.clip(X)[:, self.order]
-        moved[:, : len(self.numeric)] -= origin
-        moved[:, : len(self.numeric)] /= unit
+        p, moved = len(self.numeric), np.empty((X.shape[0], len(self.order)))
+        for first in range(0, len(moved), PORTION):  # so that no second copy of all records is held
+            part = self.problem.domain.clip(X[first : first + PORTION])[:, self.order]
+            part[:, :p] = (part[:, :p] - origin) / unit
+            moved[first : first + PORTION] = part
         return moved
 
     def _moved_back(self, point: Floats, spread: bool = False) -> Floats:
