@@ -152,6 +152,8 @@ def main() -> None:
                 )
                 if given.json:
                     given.json.write_text(json.dumps(lines))
+    if not lines:
+        return print("No cell takes the method.")
     found = pd.DataFrame(lines)
     found["moved"] = np.log(found["with"] / found["without"])
     found["used"] = np.where(found.used > 0.5, "bounded together", "too large")

@@ -318,7 +318,7 @@ def _text(value: Any) -> str | None:
     try:
         if value is None or value != value:
             return None
-        text = "".join(str(value))  # a subclass of str may have no hash
+        text = str.__str__(str(value))  # a subclass of str may have no hash
         text.encode()
         return text
     except Exception:  # any cell is legal: what cannot be compared, or written as Unicode, is missing

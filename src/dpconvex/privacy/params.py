@@ -71,7 +71,7 @@ class PrivacyParams:
         # Profiles of the tiniest deltas are rounded more than others.
         left = _rounding.difference_down(self.epsilon, spent)
         kept = 1 - max(1e-12, spare(left)) if self.delta and left > 0 else 1.0
-        delta = max(self.delta * (1 - 1e-6 * (self.delta < 1e-100)), min(self.delta, 1e-300))
+        delta = max(self.delta * (1 - 1e-6), 1e-300) if 0 < self.delta < 1e-100 else self.delta
         return replace(self, epsilon=_rounding.product_down(left, kept), delta=delta)
 
 

@@ -112,7 +112,7 @@ class UserGroups:
 
 def _text(cell: object) -> str:
     try:
-        return "".join(str(cell))  # a subclass of str may have no hash
+        return str.__str__(str(cell))  # a subclass of str may have no hash
     except Exception:  # any cell is legal: a cell without a text counts as missing
         return ""
 
