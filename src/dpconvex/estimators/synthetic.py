@@ -13,21 +13,26 @@ from dpconvex import _progress, _validate
 from dpconvex._arrow import pa
 from dpconvex._types import Array, Floats
 from dpconvex.algorithms import begin
-from dpconvex.algorithms.queries import tails
+from dpconvex.algorithms.queries import tails, target_model
 from dpconvex.algorithms.queries.base import QueryReleasePlan
 from dpconvex.algorithms.queries.found_bins import FoundBinsPlan, Open, pays
 from dpconvex.algorithms.queries.registry import FINDING, plan_queries
 from dpconvex.algorithms.queries.released_tables import Marginal, ReleasedModel, ReleasedTables
+from dpconvex.algorithms.queries.target_model import TargetModelPlan
+from dpconvex.algorithms.search.plan import Part, fit
+from dpconvex.algorithms.select import Plans
 from dpconvex.data import Schema
 from dpconvex.data.cells import AUTO, MISSING, PRIVATE, CellColumn, NumberCells
 from dpconvex.data.frames import open_table
 from dpconvex.data.table_cells import Bins, TableCells
 from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.estimators import _target_model
 from dpconvex.estimators._descriptions import RELEASED, SEED, final_estimator
 from dpconvex.estimators._features import checked_schema
 from dpconvex.estimators._matrices import same_length
 from dpconvex.estimators._private import PrivateEstimator
 from dpconvex.estimators._streams import open_users, users_of
+from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import NumberRange
 from dpconvex.problems.data.sources.cluster import open_source
@@ -72,6 +77,9 @@ class PrivateSyntheticData(PrivateEstimator):
         or (from sixteen columns on) pairs of grouped values; if noise is still too large, it measures columns alone.
     constants : {"calibrated", "paper"}
         Tight constants, or the paper's (repaired) ones.
+    target_share : float, default=0.0
+        Share of epsilon for a private linear model of the schema's target, which the target of drawn records then
+        follows; 0: it follows tables of pairs, as all columns do. For records that models are trained on: 0.3.
     impossible : sequence of mappings, optional
         Pairs of values that no record has together, as ``{"sex": "Male", "relationship": "Wife"}``: public knowledge.
         Such records are counted in the data, but never drawn. For noisy tables and chosen forests.
@@ -99,6 +107,8 @@ class PrivateSyntheticData(PrivateEstimator):
         Released shares of all combinations, which sum to 1; not available for more than 2^27 combinations.
     answers_ : array of shape (n_queries,)
         Released answers to the marginals.
+    target_model_ : PrivateLinearModel or None
+        The released model of the target, with a certificate of its own share; None without a ``target_share``.
     ranges_ : dict of NumberRange
         Ranges that were found, by column; empty where all were declared.
     found_schema_ : Schema
@@ -142,6 +152,7 @@ class PrivateSyntheticData(PrivateEstimator):
     order: int = 2
     algorithm: str = "auto"
     constants: str = "calibrated"
+    target_share: float = 0.0
     impossible: Sequence[Mapping[str, str]] | None = None
     neighbors: str = "replace_one"
     rows: int | None = None
@@ -152,6 +163,7 @@ class PrivateSyntheticData(PrivateEstimator):
     model_: ReleasedModel = field(init=False)
     tables_: ReleasedTables | None = field(init=False)
     answers_: Floats = field(init=False)
+    target_model_: PrivateLinearModel | None = field(init=False)
     ranges_: dict[str, NumberRange] = field(init=False)
     plan_: QueryReleasePlan = field(init=False)
     _string: ClassVar[bool] = True
@@ -192,7 +204,14 @@ class PrivateSyntheticData(PrivateEstimator):
             each: Any = [(k, cells.columns[k]) for k in cells.open]
             declared = [(k, *astuple(one.declared), one.step) for k, one in each if one.declared]
             how["open"] = Open(cells.open, tuple(linear), tuple(missing), tuple(declared))
-        return plan_queries(self._queries(cells), n, privacy, self.algorithm, **how)
+        queries, share = self._queries(cells), self.target_share
+        if _validate.real("target_share", share, at_least=0.0, below=1.0) == 0:
+            return plan_queries(queries, n, privacy, self.algorithm, **how)
+        candidate, left = _target_model.planned(checked_schema(self.schema), cells.names, n, privacy, share, sums)
+        asked = (target_model.without(queries, cast(int, queries.center)), queries)
+        each = [plan_queries(one, n, left, self.algorithm, **how) for one in asked]
+        found = cast(Plans[QueryReleasePlan], min(each, key=lambda plans: plans[0].ranked))
+        return found.changed(target_model.plan(one, candidate, privacy) for one in found)
 
     def _promise(self, n: int | None, unit: Unit) -> tuple[int, PrivacyParams]:
         """Return the public number of records or users, and what is promised."""
@@ -258,11 +277,17 @@ class PrivateSyntheticData(PrivateEstimator):
         self.plan_ = self._plans(cells, n, privacy, sums=table is not None)[0]
         paid = begin(self.plan_, type(self).__name__, cells.names, self.plan_.n, source)
         with _progress.shown(type(self).__name__, self.verbose):
+            self.target_model_ = None
+            if isinstance(self.plan_, TargetModelPlan):
+                labels = None if users is None else users.codes
+                model = fit(self.plan_.model, Part(X if table is None else table, None, labels), source)
+                self.target_model_ = cast(PrivateLinearModel, model)
             result = self.plan_.run(records, source, users)
         self.plan_, self.ranges_ = result.plan, {}
-        if isinstance(result.plan, FoundBinsPlan):
-            self.ranges_ = {cells.names[k]: one for k, one in result.plan.found.items()}
-            cells = cells.within(result.plan.bins)
+        ran = result.plan.then if isinstance(result.plan, TargetModelPlan) else result.plan
+        if isinstance(ran, FoundBinsPlan):
+            self.ranges_ = {cells.names[k]: one for k, one in ran.found.items()}
+            cells = cells.within(ran.bins)
         self.model_, self.tables_, self.answers_ = result.model, result.tables, result.answers
         if result.tables is not None:
             numbers = {k: one for k, one in enumerate(cells.columns) if isinstance(one, NumberCells)}
@@ -270,9 +295,12 @@ class PrivateSyntheticData(PrivateEstimator):
             self.model_, laws = tails.mended(result.model, result.tables, given)
             mended: dict[int, CellColumn] = {k: replace(one, law=laws[k]) for k, one in numbers.items()}
             cells = replace(cells, columns=tuple(mended.get(k, one) for k, one in enumerate(cells.columns)))
-            if self.model_ is not result.model:
-                self.answers_ = result.plan.answers_of(self.model_)
         self.cells_, self.queries_ = cells, self._queries(cells)
+        if self.target_model_ is not None:
+            axis = cast(int, self.queries_.center)
+            self.model_ = _target_model.described(self.target_model_, self.model_, result.tables, cells, axis)
+        if self.model_ is not result.model:
+            self.answers_ = np.concatenate([self.model_.marginal(s).ravel() for s in self.queries_.subsets])
         self.certificate_, self.n_features_in_ = paid.named(result.certificate), len(cells.columns)
         return self
 

@@ -1,0 +1,282 @@
+r"""A model of the target: the target of synthetic records follows a private linear model instead of noisy tables.
+
+Noise hides most of what a hundred tables say of one column together; one model of this column needs far less noise.
+
+Listing
+    1. Fit a private linear model of the target to all other columns, for a share of epsilon. 2. Release noisy tables of
+    the columns with the rest of the budget (`noisy_tables` and others), and fit their model q. The tables of the target
+    with other columns are left out unless all tables with one noise are better. 3. With f the predictions of step 1,
+    additive over columns, draw the target y of a record x that q drew from
+
+        P(y | x)  proportional to  exp(h_y + lambda s_y(x)),
+
+    where s_y is the log-odds of class y, or ``f(x) z_y`` for numbers, z_y the middle of a bin in deviations of the
+    target. h makes the shares of y those of q. lambda gives the mean of s_y(x) what the model of step 1 says it is: for
+    classes by its probabilities, for numbers because a calibrated prediction has the covariance ``Var f`` with y (at
+    most `EXPLAINED` of the target's variance). Of all laws with these shares and this mean it has the largest entropy.
+Guarantee
+    Pure epsilon, or (epsilon, delta), for the neighbors for which both releases are private.
+Lemma
+    The model is a private release by its own promise, the tables by theirs; both are planned before records are read,
+    and neither plan depends on what the other releases. So they are two uses of fixed mechanisms, whose costs add up. A
+    fit that goes on from its own releases is entered as a pure mechanism of all that it may spend. Step 3 reads what
+    was released and public facts alone: `TargetModel` and `fitted` are handed nothing that could hold records.
+Assumptions
+    None beyond those of both plans.
+"""
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.optimize import brentq, minimize
+from scipy.special import logsumexp, softmax
+
+from dpconvex._types import Array, Floats, final_dataclass, forwarded, set_fields
+from dpconvex.algorithms import PredictedError, continued, recorded
+from dpconvex.algorithms.queries.base import Answered, QueryReleasePlan
+from dpconvex.algorithms.queries.released_tables import ReleasedModel
+from dpconvex.algorithms.search.plan import Candidate
+from dpconvex.errors import InvalidParameterError
+from dpconvex.mechanisms import Planned
+from dpconvex.privacy import Assumption, Ledger, Neighboring, PrivacyParams, Release
+from dpconvex.problems.queries import Marginals
+from dpconvex.randomness import BitSource
+
+LABEL = "model of the target"
+DOUBT = 2.0  #: Deviations of noise by which the mean of a number may move to that of its predictions
+STEEPEST = 1e3  #: Largest slope of a logarithm of shares over the range of a number
+EXPLAINED = 0.9  #: Largest share of a number's variance that its model may explain
+POOL = 20_000  #: Number of records by which means are taken where there are more combinations of values
+LEAST = 1e-7  #: Least share of a value of the target
+STEPS = 30  #: Largest number of Newton steps; lambda grows with them where no law has the wanted mean
+
+
+@final_dataclass
+class TargetModelPlan(QueryReleasePlan):
+    """Tables of all columns, `then`, and a model of the target that is fitted before them."""
+
+    then: QueryReleasePlan
+    model: Candidate  #: plan of the model; whoever runs this plan fits it
+    preferred: ClassVar[bool] = True
+    neighbors: ClassVar[tuple[Neighboring, ...]] = tuple(Neighboring)
+    algorithm = forwarded("then", "algorithm")
+    noise_name = forwarded("then", "noise_name")
+    only_sums = forwarded("then", "only_sums")
+    ranked = forwarded("then", "ranked")
+    expectation = forwarded("then", "expectation")
+    course = forwarded("then", "course")
+    mechanisms: ClassVar[Mapping[str, Planned]] = {}
+
+    def __post_init__(self) -> None:
+        Ledger(self.privacy, self.releases)  # refuses, from public facts, what the promise does not cover
+
+    @property
+    def theorem(self) -> str:
+        return f"Composition of a private model of the target ({self.model.plan.theorem}) and: {self.then.theorem}"
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        return tuple(dict.fromkeys((*self.model.plan.assumptions, *self.then.assumptions)))
+
+    @property
+    def predicted_error(self) -> PredictedError:
+        given = self.then.predicted_error
+        return replace(given, source=f"{given.source}; of tables without the target", proved=False)
+
+    @property
+    def fit(self) -> Release:
+        """The ledger entry of the model's fit, on all records."""
+        return replace(self.model.release(LABEL), block=None)
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        return (self.fit, *self.then.releases)
+
+    def exact_bits(self, source: BitSource) -> bool:
+        return self.model.plan.exact_bits(source) and self.then.exact_bits(source)
+
+    def resumed(self, *course: Any) -> "TargetModelPlan":
+        return continued(self, then=self.then.resumed(*course))
+
+    def describe(self) -> Mapping[str, Any]:
+        return {**self.then.describe(), "target_model": self.model.describe()}
+
+    def _takes(self, records: Array) -> bool:
+        return self.then._takes(records)
+
+    def _begun(self, records: Any, weights: Floats | None, source: BitSource, ledger: Ledger) -> "TargetModelPlan":
+        ledger.record(self.fit)
+        return continued(self, then=self.then._begun(records, weights, source, ledger))
+
+    def _run(self, records: Any, weights: Floats | None, source: BitSource, ledger: Ledger) -> Answered:
+        return self.then._run(records, weights, source, ledger)
+
+
+@recorded("target_model")
+def plan(then: QueryReleasePlan, model: Candidate, privacy: PrivacyParams) -> TargetModelPlan:
+    """Return the plan that fits `model` and runs `then`; both are planned for parts of the promise `privacy`."""
+    n = model.plan.problem.n
+    if n != then.n:
+        raise InvalidParameterError("n", n, f"must be that of the tables, {then.n}")
+    return TargetModelPlan(then.queries, then.n, privacy, then, model)
+
+
+def without(queries: Marginals, axis: int) -> Marginals:
+    """Return the queries without the tables of a column with others."""
+    kept = tuple(subset for subset in queries.subsets if axis not in subset)
+    return replace(queries, subsets=(*kept, (axis,)), center=None)
+
+
+Pool = tuple[Array, Floats]
+"""Records, (records, columns), whose target is not used, and the weight of each; weights sum to 1."""
+
+
+@final_dataclass(eq=False)
+class TargetModel(ReleasedModel):
+    """A distribution over columns in which one of them, the target, follows a log-linear model of the others."""
+
+    base: ReleasedModel  #: the law of the other columns
+    axis: int  #: the target
+    pool: Pool  #: records over which means are taken
+    scores: tuple[Floats, ...]  #: lambda s_y of each column's values, (values, values of y); that of y is not used
+    constant: Floats  #: h, (values of y,)
+
+    def __post_init__(self) -> None:
+        set_fields(self, shape=self.base.shape, impossible=self.base.impossible)
+
+    def given(self, records: Array) -> Floats:
+        """Return P(y | x) for every record, (records, values of y)."""
+        return softmax(self.constant + added_up(self.scores, records, self.axis), axis=1)
+
+    @cached_property
+    def _shares(self) -> Floats:
+        records, weights = self.pool
+        return weights[:, None] * self.given(records)
+
+    def _marginal(self, axes: tuple[int, ...]) -> Floats:
+        others = tuple(axis for axis in axes if axis != self.axis)
+        if others == axes:
+            return self.base.marginal(axes)
+        sides = [self.shape[axis] for axis in others]
+        columns = self.pool[0][:, list(others)].T
+        place = np.ravel_multi_index(list(columns), sides) if others else np.zeros(len(self._shares), dtype=np.int64)
+        parts = [np.bincount(place, each, math.prod(sides)) for each in self._shares.T]
+        order = (*others, self.axis)
+        return np.stack(parts, axis=-1).reshape(*sides, -1).transpose([order.index(axis) for axis in axes])
+
+    def _sample(self, size: int, generator: np.random.Generator) -> Array:
+        found = self.base.sample(size, generator)
+        ends = self.given(found).cumsum(axis=1)
+        found[:, self.axis] = (ends[:, :-1] < generator.random(size)[:, None]).sum(axis=1)
+        return found
+
+
+def pool_of(base: ReleasedModel, axis: int, generator: np.random.Generator) -> Pool:
+    """Return all combinations of the columns but `axis` with their shares; drawn ones, where these are too many."""
+    others = [k for k in range(len(base.shape)) if k != axis]
+    sides = [base.shape[k] for k in others]
+    if math.prod(sides) > POOL:
+        return base.sample(POOL, generator), np.full(POOL, 1 / POOL)
+    records = np.zeros((math.prod(sides), len(base.shape)), dtype=np.int64)
+    records[:, others] = np.indices(sides).reshape(len(sides), -1).T
+    return records, base.marginal(others).ravel()
+
+
+def added_up(scores: Sequence[Floats], records: Array, axis: int) -> Floats:
+    """Return the sum of the scores of all values of each record but the one at `axis`, (records, outputs)."""
+    found: Floats = np.zeros((len(records), scores[axis].shape[1]))
+    for k, part in enumerate(scores):
+        found += part[records[:, k]] if k != axis else 0.0
+    return found
+
+
+def of_classes(base: ReleasedModel, axis: int, pool: Pool, scores: Sequence[Floats], given: Floats) -> TargetModel:
+    """Return the model of a class from log-odds of each column's values, and probabilities of the pool's records."""
+    odds, shares = np.log(np.maximum(given, LEAST)), _shares(base, axis)
+    constant, _ = _fitted(odds, np.zeros_like(odds), pool[1], shares, 0.0)
+    found, middle, spread = _scaled(added_up(scores, pool[0], axis), pool[1])
+    wanted = float(pool[1] @ (softmax(odds + constant, axis=1) * found).sum(axis=1))
+    constant, steep = _fitted(np.zeros_like(odds), found, pool[1], shares, wanted)
+    steep /= spread
+    return TargetModel(base, axis, pool, tuple(steep * part for part in scores), constant - steep * middle)
+
+
+def of_numbers(
+    base: ReleasedModel, axis: int, pool: Pool, scores: Sequence[Floats], middles: Floats, start: float, noise: float
+) -> TargetModel:
+    """Return the model of a number from predictions by column, (values, 1) each, and the middles of its bins.
+
+    Predictions are `start` more than the sum of the columns' scores. `noise` is the deviation of the noise in a share
+    of the target's table; as far as it may have moved the mean, this is that of the predictions.
+    """
+    f, middle, spread = _scaled(added_up(scores, pool[0], axis), pool[1])
+    shares = _shares(base, axis)
+    off = middles - shares @ middles
+    doubt = DOUBT * noise * math.sqrt(off @ off)
+    shares = _moved(shares, off, float(np.clip(start + middle[0] - shares @ middles, -doubt, doubt)))
+    off -= shares @ off
+    z = off / math.sqrt(max(shares @ off**2, sys.float_info.min))
+    explained = min(spread / math.sqrt(max(shares @ off**2, sys.float_info.min)), math.sqrt(EXPLAINED))
+    constant, steep = _fitted(np.zeros((len(f), len(z))), f * z, pool[1], shares, explained)
+    steep /= spread
+    return TargetModel(base, axis, pool, tuple(steep * part * z for part in scores), constant - steep * middle * z)
+
+
+def _moved(shares: Floats, values: Floats, mean: float) -> Floats:
+    """Return the shares of largest entropy relative to `shares` whose mean value is this, as far as values allow."""
+    scale = np.abs(values).max() or 1.0
+    mean = float(np.clip(mean, 0.99 * values.min(), 0.99 * values.max()))
+
+    def at(slope: float) -> Floats:
+        return softmax(np.log(shares) + slope * values / scale)
+
+    return at(brentq(lambda slope: at(slope) @ values - mean, -STEEPEST, STEEPEST)) if mean else shares
+
+
+def _scaled(values: Floats, weights: Floats) -> tuple[Floats, Floats, float]:
+    """Return values (records, outputs) with mean 0 and mean square 1, if they differ at all; mean; and deviation."""
+    middle = weights @ values
+    spread = math.sqrt(float(weights @ ((values - middle) ** 2).sum(axis=1))) or 1.0
+    return (values - middle) / spread, middle, spread
+
+
+def _shares(base: ReleasedModel, axis: int) -> Floats:
+    found = np.maximum(base.marginal((axis,)), LEAST)
+    return found / found.sum()
+
+
+def _fitted(odds: Floats, scores: Floats, weights: Floats, shares: Floats, wanted: float) -> tuple[Floats, float]:
+    """Return h and lambda for which ``exp(odds + h + lambda scores)`` has these shares and this mean score.
+
+    They minimize a convex function, the dual of the largest entropy; h of the first value is 0. Scores have mean 0, so
+    without `odds` lambda is positive where `wanted` is.
+    """
+
+    def dual(at: Floats) -> tuple[float, Floats]:
+        total, p = law(at)
+        value = weights @ total - at[:-1] @ shares[1:] - at[-1] * wanted
+        weighed = weights[:, None] * p
+        return float(value), np.append(weighed[:, 1:].sum(axis=0) - shares[1:], (weighed * scores).sum() - wanted)
+
+    def curvature(at: Floats) -> Floats:
+        _, p = law(at)
+        mean = (p * scores).sum(axis=1, keepdims=True)
+        parts = np.hstack([p[:, 1:], mean])
+        joint = np.hstack([p[:, 1:] * scores[:, 1:], (p * scores**2).sum(axis=1, keepdims=True)])
+        found = np.diag(np.append(weights @ p[:, 1:], 0.0))
+        found[-1] = found[:, -1] = weights @ joint
+        return found - parts.T @ (weights[:, None] * parts)
+
+    def law(at: Floats) -> tuple[Floats, Floats]:
+        logits = odds + np.append(0.0, at[:-1]) + at[-1] * scores
+        total = logsumexp(logits, axis=1)
+        return total, np.exp(logits - total[:, None])
+
+    start = np.append(np.log(shares[1:] / shares[0]), 0.0)
+    at = minimize(dual, start, jac=True, hess=curvature, method="trust-exact", options={"maxiter": STEPS}).x
+    return np.append(0.0, at[:-1]), float(at[-1])

@@ -1,0 +1,107 @@
+"""The model of the target in synthetic data: which one is fitted, and what it says of drawn records.
+
+Only `planned` and the fit of its `Candidate` concern records; everything else reads what was released.
+"""
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+
+from dpconvex import _rounding
+from dpconvex._types import Array, Floats
+from dpconvex.algorithms.queries import target_model
+from dpconvex.algorithms.queries.released_tables import ReleasedModel, ReleasedTables
+from dpconvex.algorithms.search.plan import Candidate
+from dpconvex.data import Schema
+from dpconvex.data.cells import NumberCells
+from dpconvex.data.table_cells import TableCells
+from dpconvex.errors import InvalidParameterError
+from dpconvex.estimators.base import PrivateLinearModel
+from dpconvex.estimators.classifiers import PrivateLogisticRegression
+from dpconvex.estimators.regressors import PrivateLinearRegression
+from dpconvex.privacy import PrivacyParams
+
+REPEATS = 8  #: Numbers drawn in each bin, over which predictions are averaged
+
+
+def planned(
+    schema: Schema, names: Sequence[str], n: int, privacy: PrivacyParams, share: float, sums: bool
+) -> tuple[Candidate, PrivacyParams]:
+    """Return the planned model of a schema's target for a share of epsilon, and the promise that is left.
+
+    `names` are the columns of the synthetic data, the target among them; with `sums` the table is read in portions.
+    """
+    target, columns = schema.target, tuple(column for column in schema.columns if column.name in names)
+    if target is None or target.name not in names or not columns:
+        remedy = "Add [target] to the schema, and keep it and another column among columns"
+        raise InvalidParameterError("target_share", share, "needs a target", remedy)
+    epsilon = _rounding.product_down(privacy.epsilon, share)
+    own = replace(schema, columns=columns, weight=None, weight_cap=None)
+    kind = PrivateLinearRegression if target.numeric else PrivateLogisticRegression
+    size: dict[str, Any] = {} if privacy.neighboring.fixes_size else {"rows": n}
+    model = kind(epsilon, 0.0, schema=own, neighbors=str(privacy.neighboring), **size)
+    model._sums = sums
+    plan = model.plan(n, unit=str(privacy.unit))[0]
+    left = replace(privacy, epsilon=_rounding.difference_down(privacy.epsilon, epsilon))
+    return Candidate({"epsilon": epsilon}, plan, model), left
+
+
+def described(
+    model: PrivateLinearModel, base: ReleasedModel, tables: ReleasedTables | None, cells: TableCells, axis: int
+) -> ReleasedModel:
+    """Return the distribution `base` of the columns, in which the target at `axis` follows the released model."""
+    model, generator = _of_drawn(model), np.random.default_rng(0)
+    pool, (start, scores) = target_model.pool_of(base, axis, generator), _scores(model, base, cells, axis)
+    column, count = cells.columns[axis], cells.shape[axis]
+    if isinstance(column, NumberCells):
+        drawn: Any = column.decode(np.repeat(np.arange(count), REPEATS**2), generator)
+        middles = np.asarray(drawn.cast("float64").to_numpy(zero_copy_only=False)).reshape(count, -1).mean(axis=1)
+        middles = np.where(np.isnan(middles), np.nanmean(middles), middles)  # a value for what is missing
+        noise = 0.0 if tables is None else tables.estimate((axis,))[1]
+        return target_model.of_numbers(base, axis, pool, scores, middles, start, noise)
+    drawn = cells.decode(pool[0], generator)
+    given = cast(PrivateLogisticRegression, model).predict_proba(drawn)
+    odds = [np.pad(part, ((0, 0), (1, 0))) if part.shape[1] == 1 else part for part in scores]
+    wide = [_wider(part, count) for part in odds]
+    return target_model.of_classes(base, axis, pool, wide, _wider(given, count))
+
+
+def _wider(values: Floats, count: int) -> Floats:
+    """Return columns for `count` classes; those that the model does not know have 0."""
+    return np.pad(values, ((0, 0), (0, count - values.shape[1])))
+
+
+def _of_drawn(model: PrivateLinearModel) -> PrivateLinearModel:
+    """Return a model for drawn tables, in which columns that are computed from others are there themselves."""
+    found, schema = copy(model), cast(Schema, model.schema)
+
+    def plain(column: Any) -> Any:
+        dated = not column.numeric and column.date
+        return replace(column, date="") if dated else replace(column, formula="") if column.numeric else column
+
+    found.schema = replace(schema, columns=tuple(map(plain, schema.columns)))
+    return found
+
+
+def _scores(
+    model: PrivateLinearModel, base: ReleasedModel, cells: TableCells, axis: int
+) -> tuple[float, list[Floats]]:
+    """Return what each value of each column adds to the linear predictions, (values, outputs), and the first start.
+
+    They are additive, so one record suffices whose values are changed one by one.
+    """
+    shape = cells.shape
+    first = np.array([base.marginal((k,)).argmax() for k in range(len(shape))])
+    places = [(k, value) for k, size in enumerate(shape) if k != axis for value in range(size)]
+    records: Array = np.tile(first, (len(places) + 1, 1))
+    for row, (k, value) in enumerate(places, start=1):
+        records[row, k] = value
+    drawn = cells.decode(np.repeat(records, REPEATS, axis=0), np.random.default_rng(1))
+    found = model._linear(drawn).reshape(len(records), REPEATS, -1).mean(axis=1)
+    scores = [np.zeros((size, found.shape[1])) for size in shape]
+    for (k, value), row in zip(places, found[1:], strict=True):
+        scores[k][value] = row - found[0]
+    return float(found[0, 0]), scores
