@@ -28,7 +28,7 @@ from dpconvex.data.frames import open_table
 from dpconvex.errors import DpconvexWarning
 from found_bins import Ruler
 from many_tables import checksum
-from whole_tables import auc
+from whole_tables import auc, shown
 
 SETS = {half: corpus.HALVES[half] for half in ("learning", "held_out")} | {"examined": tuple(exam_whole.EXAM_WHOLE)}
 
@@ -65,7 +65,7 @@ def measure(name: str, given: argparse.Namespace) -> list[dict]:
         row = {"table": name, "kind": kind, "n": len(train), "columns": len(ruler.cells.columns), "real": real}
         row |= {"epsilon": epsilon, "delta": delta, "share": share, "measured": private.plan_.public.get("relations")}
         rows.append(row | {key: float(np.mean([one[key] for one in found])) for key in found[0]})
-        print({key: round(part, 4) if isinstance(part, float) else part for key, part in rows[-1].items()}, flush=True)
+        print(shown(rows[-1]), flush=True)
     return rows
 
 

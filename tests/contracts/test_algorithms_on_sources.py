@@ -147,6 +147,8 @@ ALGORITHMS = {
     "pairs of groups": model(
         PrivateSyntheticData, "histogram_", schema=CLASSES, algorithm="grouped_tables", bins=6, **DELTA
     ),
+    "target model": model(PrivateSyntheticData, "answers_", schema=CLASSES, target_share=0.4, **DELTA),
+    "target model of users": model(PrivateSyntheticData, "answers_", schema=OWN, target_share=0.4, **DELTA),
     "mwem": model(PrivateSyntheticData, "histogram_", schema=CLASSES, algorithm="mwem", **DELTA),
     "saddle point": model(PrivateSyntheticData, "histogram_", schema=CLASSES, algorithm="saddle_point", delta=0.0),
     "median": median,

@@ -225,7 +225,7 @@ NAMED_SCHEMA = Schema(
 BY_SCHEMA = [
     *(PrivateLogisticRegression(2.0, schema=schema, **FAST) for schema in (PLAIN_SCHEMA, NAMED_SCHEMA)),
     PrivateSparseLogisticRegression(2.0, schema=NAMED_SCHEMA, random_state=0, algorithm="vertex_mirror_descent"),
-    PrivateSyntheticData(2.0, schema=NAMED_SCHEMA, bins=2, random_state=0),
+    *(PrivateSyntheticData(2.0, schema=NAMED_SCHEMA, bins=2, target_share=s, random_state=0) for s in (0.0, 0.5)),
 ]
 MODELS: list[Any] = [*LINEAR, LASSO, *SPARSE, MEDIAN, SEARCH, *BY_SCHEMA]
 
@@ -371,6 +371,7 @@ COMMANDS = {
     "search": "search FILE --schema s.toml --epsilon 1 --over l2=0.5,1 --method composition --out OUT",
     "fit-sparse": "fit-sparse FILE --schema s.toml --epsilon 1 --out OUT",
     "synthesize": "synthesize FILE --schema s.toml --epsilon 1 --bins 2 --out OUT",
+    "synthesize labels": "synthesize FILE --schema s.toml --epsilon 1 --bins 2 --target-share 0.5 --out OUT",
     "median": "median FILE --epsilon 1 --radius-bound 10 --column a --column b --out OUT",
     "game": "game FILE --epsilon 1 --form rank_one --shape 2x2 --out OUT",
     "predict": "predict model FILE",

@@ -36,6 +36,9 @@ def synthesize(
     ranges: Annotated[
         str, typer.Option(help="declared: those of the schema. private: of all numbers, found from the data.")
     ] = "declared",
+    target_share: Annotated[
+        float, typer.Option(help="Share of epsilon for a model that draws the target: 0.3 where models learn of it.")
+    ] = 0.0,
     impossible: Annotated[list[str] | None, typer.Option(help="No row has both: sex=Male,relationship=Wife.")] = None,
     delta: _options.SmallDelta = 1e-6, algorithm: _options.Listed = "auto",
     constants: Annotated[str, _options.constants("saddle_point")] = "calibrated",
@@ -71,7 +74,7 @@ def synthesize(
     estimator = PrivateSyntheticData(
         epsilon, delta, schema=declared, columns=column or None,
         bins=read_bins(declared, column, bins, edges or []), order=order, algorithm=algorithm,
-        constants=constants,
+        constants=constants, target_share=target_share,
         impossible=[{k: v for k, _, v in (p.partition("=") for p in text.split(","))} for text in impossible or ()],
         neighbors=neighbors, rows=None if size_is_public else rows, random_state=seed,
     )  # fmt: skip
@@ -109,7 +112,12 @@ def _write_report(estimator: Any, path: Path) -> None:
     measured = [each for each in estimator.cells_.columns if estimator.tables_ and len(each.labels) > 1]
     columns = [(each.name, each.labels, estimator.marginal(each.name, interval=0.95)) for each in measured]
     report = sorted(estimator.fit_report_, key=lambda row: -row["misfit"])
-    facts = {"plan": estimator.plan_, "certificate": estimator.certificate_, "number": _output.number}
+    facts = {
+        "plan": estimator.plan_,
+        "target": estimator.target_model_,
+        "certificate": estimator.certificate_,
+        "number": _output.number,
+    }
     facts["filled"] = estimator.cells_.filled
     _output.write_page(path, "synthetic.html.j2", columns=columns, report=report, **facts)
 
@@ -152,6 +160,10 @@ def _show(plans: Sequence[QueryReleasePlan], as_json: bool, filled: dict[str, st
         f"{chosen}expected: the largest error of any share in any marginal table, on typical data, a guess. bound: on "
         "the same, but where the note says estimate.", first.n, facts if as_json else None, own=own,
     )  # fmt: skip
+    model = first.public.get("target_model")
+    if model and not as_json:
+        part = f"epsilon {model['epsilon']:.3g} of {privacy.epsilon:g}"
+        _output.print_text(f"The target follows a private linear model ({model['algorithm']}), for {part}.")
     found = first.public.get("private_bins")
     if found and not as_json:
         part = f"{sum(found['shares']):.0%} of the budget. Public bins: --bins 16, or --edges"

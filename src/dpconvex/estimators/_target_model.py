@@ -49,6 +49,7 @@ def planned(
     return Candidate({"epsilon": epsilon}, plan, model), left
 
 
+@np.errstate(all="ignore")  # what floating point meets depends on the data, so it never speaks up
 def described(
     model: PrivateLinearModel, base: ReleasedModel, tables: ReleasedTables | None, cells: TableCells, axis: int
 ) -> ReleasedModel:
@@ -86,9 +87,7 @@ def _of_drawn(model: PrivateLinearModel) -> PrivateLinearModel:
     return found
 
 
-def _scores(
-    model: PrivateLinearModel, base: ReleasedModel, cells: TableCells, axis: int
-) -> tuple[float, list[Floats]]:
+def _scores(model: PrivateLinearModel, base: ReleasedModel, cells: TableCells, axis: int) -> tuple[float, list[Floats]]:
     """Return what each value of each column adds to the linear predictions, (values, outputs), and the first start.
 
     They are additive, so one record suffices whose values are changed one by one.

@@ -49,11 +49,12 @@ from dpconvex.randomness import BitSource
 
 LABEL = "model of the target"
 DOUBT = 2.0  #: Deviations of noise by which the mean of a number may move to that of its predictions
-STEEPEST = 1e3  #: Largest slope of a logarithm of shares over the range of a number
+STEEPEST = 50.0  #: Largest h and lambda
+SLOPE = 1e3  #: Largest slope of the logarithm of shares over the range of a number
 EXPLAINED = 0.9  #: Largest share of a number's variance that its model may explain
 POOL = 20_000  #: Number of records by which means are taken where there are more combinations of values
 LEAST = 1e-7  #: Least share of a value of the target
-STEPS = 30  #: Largest number of Newton steps; lambda grows with them where no law has the wanted mean
+STEPS = 200  #: Largest number of steps of a fit
 
 
 @final_dataclass
@@ -197,7 +198,7 @@ def added_up(scores: Sequence[Floats], records: Array, axis: int) -> Floats:
 
 def of_classes(base: ReleasedModel, axis: int, pool: Pool, scores: Sequence[Floats], given: Floats) -> TargetModel:
     """Return the model of a class from log-odds of each column's values, and probabilities of the pool's records."""
-    odds, shares = np.log(np.maximum(given, LEAST)), _shares(base, axis)
+    odds, shares = np.log(np.maximum(given, LEAST)), _positive(base.marginal((axis,)))
     constant, _ = _fitted(odds, np.zeros_like(odds), pool[1], shares, 0.0)
     found, middle, spread = _scaled(added_up(scores, pool[0], axis), pool[1])
     wanted = float(pool[1] @ (softmax(odds + constant, axis=1) * found).sum(axis=1))
@@ -215,7 +216,7 @@ def of_numbers(
     of the target's table; as far as it may have moved the mean, this is that of the predictions.
     """
     f, middle, spread = _scaled(added_up(scores, pool[0], axis), pool[1])
-    shares = _shares(base, axis)
+    shares = _positive(base.marginal((axis,)))
     off = middles - shares @ middles
     doubt = DOUBT * noise * math.sqrt(off @ off)
     shares = _moved(shares, off, float(np.clip(start + middle[0] - shares @ middles, -doubt, doubt)))
@@ -228,14 +229,13 @@ def of_numbers(
 
 
 def _moved(shares: Floats, values: Floats, mean: float) -> Floats:
-    """Return the shares of largest entropy relative to `shares` whose mean value is this, as far as values allow."""
-    scale = np.abs(values).max() or 1.0
-    mean = float(np.clip(mean, 0.99 * values.min(), 0.99 * values.max()))
+    """Return the shares of largest entropy relative to `shares` whose mean value is this, as far as that is reached."""
 
     def at(slope: float) -> Floats:
-        return softmax(np.log(shares) + slope * values / scale)
+        return softmax(np.log(shares) + slope * values / (np.abs(values).max() or 1.0))
 
-    return at(brentq(lambda slope: at(slope) @ values - mean, -STEEPEST, STEEPEST)) if mean else shares
+    mean = float(np.clip(mean, at(-SLOPE) @ values, at(SLOPE) @ values))
+    return _positive(at(brentq(lambda slope: at(slope) @ values - mean, -SLOPE, SLOPE))) if mean else shares
 
 
 def _scaled(values: Floats, weights: Floats) -> tuple[Floats, Floats, float]:
@@ -245,8 +245,8 @@ def _scaled(values: Floats, weights: Floats) -> tuple[Floats, Floats, float]:
     return (values - middle) / spread, middle, spread
 
 
-def _shares(base: ReleasedModel, axis: int) -> Floats:
-    found = np.maximum(base.marginal((axis,)), LEAST)
+def _positive(shares: Floats) -> Floats:
+    found = np.maximum(shares, LEAST)
     return found / found.sum()
 
 
@@ -263,20 +263,12 @@ def _fitted(odds: Floats, scores: Floats, weights: Floats, shares: Floats, wante
         weighed = weights[:, None] * p
         return float(value), np.append(weighed[:, 1:].sum(axis=0) - shares[1:], (weighed * scores).sum() - wanted)
 
-    def curvature(at: Floats) -> Floats:
-        _, p = law(at)
-        mean = (p * scores).sum(axis=1, keepdims=True)
-        parts = np.hstack([p[:, 1:], mean])
-        joint = np.hstack([p[:, 1:] * scores[:, 1:], (p * scores**2).sum(axis=1, keepdims=True)])
-        found = np.diag(np.append(weights @ p[:, 1:], 0.0))
-        found[-1] = found[:, -1] = weights @ joint
-        return found - parts.T @ (weights[:, None] * parts)
-
     def law(at: Floats) -> tuple[Floats, Floats]:
         logits = odds + np.append(0.0, at[:-1]) + at[-1] * scores
         total = logsumexp(logits, axis=1)
         return total, np.exp(logits - total[:, None])
 
     start = np.append(np.log(shares[1:] / shares[0]), 0.0)
-    at = minimize(dual, start, jac=True, hess=curvature, method="trust-exact", options={"maxiter": STEPS}).x
+    bounds = [(-STEEPEST, STEEPEST)] * len(start)
+    at = minimize(dual, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS}).x
     return np.append(0.0, at[:-1]), float(at[-1])

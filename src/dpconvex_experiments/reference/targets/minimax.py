@@ -6,16 +6,27 @@ from typing import Any, cast
 import numpy as np
 
 from dpconvex._types import Array, Floats, final_dataclass
+from dpconvex.algorithms.erm import output_perturbation
 from dpconvex.algorithms.minimax import anytime, bias_reduced, frank_wolfe
 from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.algorithms.minimax.gaussian import plan_mirror_descent
 from dpconvex.algorithms.minimax.registry import SADDLE_METHODS, SPARSE_METHODS
-from dpconvex.algorithms.queries import found_bins, grouped_tables, noisy_tables, noisy_tree
+from dpconvex.algorithms.queries import found_bins, grouped_tables, noisy_tables, noisy_tree, target_model
 from dpconvex.algorithms.queries.evaluation import plan as plan_evaluation
 from dpconvex.algorithms.queries.registry import QUERY_METHODS, plan_queries
+from dpconvex.algorithms.search.plan import Candidate
 from dpconvex.algorithms.select import Options
+from dpconvex.losses import LogisticLoss
 from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Unit
-from dpconvex.problems import MatrixGame, PolytopeSaddle, SimplexPoint, UserGroups
+from dpconvex.problems import (
+    Block,
+    DataDomain,
+    LinearModelProblem,
+    MatrixGame,
+    PolytopeSaddle,
+    SimplexPoint,
+    UserGroups,
+)
 from dpconvex.problems.data.users import exact_weights
 from dpconvex.problems.minimax.base import SaddleSection
 from dpconvex.problems.queries import DenseQueries, Marginals
@@ -235,6 +246,24 @@ def _tree(privacy: PrivacyParams, bound: float) -> Subject:
     return Subject(Use(privacy, plan.algorithm, plan.releases, run), pairs)
 
 
+def _target_model(privacy: PrivacyParams, bound: float) -> Subject:
+    """The output has both the model of the target and the tables, so that they are priced together."""
+    half, queries = replace(privacy, epsilon=privacy.epsilon / 2), Marginals.of_order((2, 2), 2)
+    problem = LinearModelProblem(LogisticLoss(), DataDomain((Block(1, "linf", 0.5),)), 8, 2.0)
+    fit = output_perturbation.plan(problem, replace(half, delta=0.0), l2=0.5)[0]
+    then = noisy_tables.plan(queries, 8, half, relations="all", noise="tables")
+    plan = target_model.plan(then, Candidate({}, fit), privacy)
+
+    def run(codes: Array, *given: Any) -> Array:
+        point = fit.run(codes[:, :1] - 0.5, codes[:, 1], given[-1]).point
+        released = then.release(codes, given[-1], Ledger(half, then.releases))
+        return np.concatenate([point, *(noisy.ravel() for noisy in released.noisy)])
+
+    rest = np.arange(16).reshape(8, 2) % 3 % 2
+    pairs = {what: replaced(rest, 0, [0, 0], row) for what, row in (("other column", [1, 0]), ("both", [1, 1]))}
+    return Subject(Use(privacy, plan.algorithm, plan.releases, run), array_pairs(pairs))
+
+
 def _far_rows() -> dict[str, Pair]:
     """Return pairs of tables of 8 rows and 3 columns, which differ in one row."""
     found = {}
@@ -286,6 +315,8 @@ TARGETS = targets(
         "queries/found_bins": ("approximate", _found_bins()),
         "queries/found_bins/pure": ("pure", _found_bins()),
         "queries/found_bins/declared": ("pure", _found_bins((0.0, 1024.0))),
+        "queries/target_model": ("approximate", _target_model),
+        "queries/target_model/pure": ("pure", _target_model),
         "queries/query_noise/pure": ("pure", _queries("query_noise")),
         "queries/saddle_point/pure": ("pure", _queries("saddle_point")),
         "private_evaluation": ("pure", _evaluation(2, 1, False)),
