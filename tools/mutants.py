@@ -1331,12 +1331,15 @@ MUTANTS = (
         ("tests/unit/estimators/test_private_search.py::test_a_user_s_rows_move_no_bit_of_other_users_scores",),
     ),
     Mutant(
-        "Dask: a missing flag makes objects of its partition",
+        "Dask: one cell changes the types of its partition",
         "problems/data/sources/cluster.py",
-        'found.astype(dict.fromkeys(flags, "boolean")) if flags else found',
-        "found",
+        "part.astype(dict.fromkeys(others, object)) if len(others) else part",
+        "part",
         "",
-        ("tests/unit/problems/data/test_clusters.py::test_a_missing_cell_changes_no_type_of_its_partition",),
+        (
+            "tests/unit/problems/data/test_clusters.py::"
+            "test_a_cell_that_changes_the_types_of_its_part_changes_no_other_cell",
+        ),
     ),
     Mutant(
         "Dask: a missing label rounds the labels of its partition",

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpconvex._types import Array
 from dpconvex.data import Schema
-from dpconvex.data.frames import distinct_labels, typed
+from dpconvex.data.frames import distinct_labels, numbers, typed, whole
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import FeatureMap
 from dpconvex.estimators._matrices import numeric_matrix, same_length, user_labels
@@ -97,8 +97,9 @@ def open_points(X: Any) -> EncodedRows | None:
         return None
 
     def encode(table: Any) -> tuple[Array, Array]:
-        cells = numeric_matrix(table) if len(table) else np.empty(table.shape)
-        return cells, np.empty(len(table))
+        frame = nw.from_native(typed(table), eager_only=True)  # its types may not be those declared
+        cells = [numbers(each, texts=True) for each in frame.iter_columns()]
+        return (np.column_stack(cells) if len(table) else np.empty(table.shape)), np.empty(len(table))
 
     if table.shape[1]:
         numeric_matrix(table.empty, empty=True)
@@ -120,11 +121,9 @@ def open_users(schema: Schema, table: TableSource, groups: Any) -> UserGroups | 
     table.require_order("users")
     if groups is not None:
         return users_of(None, table, groups)
-    name, codes = schema.user, dict[Any, int]()
-    kind = getattr(table.empty[name], "dtype", None)
-    if (
-        isinstance(kind, np.dtype) and kind.kind in "iu" and kind.itemsize == 8
-    ):  # Dask makes floats where one is missing
+    name, codes = schema.user, dict[bytes, int]()
+    kind = getattr(table.empty[name], "dtype", None)  # Dask makes floats where one is missing
+    if isinstance(kind, np.dtype) and kind.kind in "iu" and kind.itemsize == 8:
         what = f"the user column {name!r} has the type {kind}, and a missing cell would round others of its partition"
         remedy = "Make it an Arrow type: read_parquet(..., dtype_backend='pyarrow'), or astype('int64[pyarrow]')"
         raise InvalidDataError(f"{what}. {remedy}")
@@ -136,7 +135,8 @@ def open_users(schema: Schema, table: TableSource, groups: Any) -> UserGroups | 
     parts: list[tuple[int, Array]] = []
     found: Any = table.encoded(encode, 1).run(lambda portion, first, _: (first, *portion))
     for first, labels, places in found:
-        known = [codes.setdefault(label, len(codes)) for label in labels]  # a dict: 5 and 5.0 are one label
+        # 5, 5.0 and "5" are one label: a cell may make texts of all of its partition, whatever was declared.
+        known = [codes.setdefault(x if isinstance(x, bytes) else str(whole(x)).encode(), len(codes)) for x in labels]
         parts.append((first, np.array([*known, -1])[places]))
     return UserGroups.of(np.concatenate([part for _, part in sorted(parts, key=lambda each: each[0])]))
 

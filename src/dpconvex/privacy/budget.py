@@ -360,7 +360,7 @@ def _read(file: int, path: Path) -> Account:
     try:
         epsilon, delta = (float(_amount(header[name])) for name in ("epsilon", "delta"))
         total = _promise(epsilon, delta, header["unit"], header["neighboring"])
-        renews, begins = int(header.get("renews", 0)), str(header.get("begins", ""))
+        renews, begins = range(121).index(header.get("renews", 0)), str(header.get("begins", ""))
         period = _period(renews, begins) if "renews" in header or "begins" in header else 0
     except (KeyError, TypeError, ValueError, ArithmeticError, DpconvexError) as error:
         raise BudgetFileError(f"{path}: its first line is no budget ({error})") from None

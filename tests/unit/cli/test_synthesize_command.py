@@ -46,6 +46,14 @@ def test_many_combinations_are_a_power_of_ten(run: Any) -> None:
     assert "over 10^15" in result.stdout.replace("\n", " ")
 
 
+@pytest.mark.parametrize("more", [("--order", 3), ("--algorithm", "query_noise"), ("--algorithm", "mwem")])
+def test_tables_that_are_not_measured_have_a_page_too(run: Any, public_files: Path, more: tuple[Any, ...]) -> None:
+    """The page of all methods but those of noisy tables failed, after the payment, and nothing was written."""
+    result = run(*words(public_files, "--delta", 1e-6, *more))
+    assert result.exit_code == 0, result.output
+    assert "The records are to answer" in Path("synthetic/report.html").read_text()
+
+
 def test_a_private_run_verifies(run: Any, public_files: Path) -> None:
     result = run(*words(public_files, "--json", "--out", "elsewhere"))
     assert result.exit_code == 0, result.output

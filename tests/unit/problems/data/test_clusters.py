@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
@@ -125,6 +126,23 @@ def test_a_missing_cell_changes_no_type_of_its_partition(cell: bool | None, tmp_
         PrivateSyntheticData(1.0, schema=Schema(levels)).fit(frame)
     model = PrivateGeometricMedian(1.0, 1e-6, radius_bound=2.0, random_state=0).fit(frame)
     assert np.isfinite(model.center_).all()
+
+
+def test_a_cell_that_changes_the_types_of_its_part_changes_no_other_cell() -> None:
+    """Dask need not check what parts hold: a text made texts of all labels of its part, and types were refused."""
+    dataframe = pytest.importorskip("dask.dataframe")
+    whole = pd.DataFrame({"x": np.linspace(0, 1, 60), "who": np.arange(60) % 10, "c": ["a", "b"] * 30})
+
+    def part(k: int) -> pd.DataFrame:
+        found = whole.iloc[30 * k : 30 * k + 30]
+        return found if k else found.assign(who=found["who"].astype(object), x=found["x"].astype(object), c=5)
+
+    frame = in_order(dataframe.from_map(part, [0, 1], meta=whole.astype({"who": object}).iloc[:0]))
+    schema = Schema((NumericColumn("x", 0, 1), CategoricalColumn("c", ("a", "b"))), user="who")
+    assert PrivateSyntheticData(1.0, schema=schema, columns=["x", "c"]).fit(frame).plan_.n == 10
+    points = dataframe.from_map(lambda k: part(k)[["x"]], [0, 1], meta=whole[["x"]].iloc[:0])
+    median = PrivateGeometricMedian(1.0, 1e-6, radius_bound=2.0, algorithm="clipped_mean")
+    assert np.isfinite(median.fit(points).location_).all()
 
 
 def test_users_labels_are_arrow_numbers(tmp_path: Path) -> None:

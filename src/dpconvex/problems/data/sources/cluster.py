@@ -98,13 +98,19 @@ class DaskPartitions(Partitions):
         found = frame[chosen_columns(columns, list(frame.columns))]
         check_origin(*_origin(frame), list(found.columns), "Dask")
         flags = [name for name, kind in found.dtypes.items() if kind == "bool"]  # objects where a cell is missing
-        self._frame = found.astype(dict.fromkeys(flags, "boolean")) if flags else found
-        self.empty = self._frame._meta
+        self._frame, self.empty = found, found._meta.astype(dict.fromkeys(flags, "boolean"))
 
     def run(self, function: Callable[..., T], *arguments: Sequence[Any]) -> list[T]:
         import dask  # pyright: ignore
 
-        parts, call = self._frame.to_delayed(), dask.delayed(function, pure=False)  # pyright: ignore
+        kind = lambda of: "number" if of.kind in "iufb" else str(of)  # noqa: E731
+        kinds = self._frame._meta.dtypes.map(kind)
+
+        def of(part: Any, *given: Any) -> T:  # one cell may change a part's types, whatever was declared
+            others = part.columns[part.dtypes.map(kind) != kinds]
+            return function(part.astype(dict.fromkeys(others, object)) if len(others) else part, *given)
+
+        parts, call = self._frame.to_delayed(), dask.delayed(of, pure=False)  # pyright: ignore
         calls = [call(*given) for given in zip(parts, *arguments, strict=True)]
         with quiet_reading():
             return list(dask.compute(*calls, retries=RETRIES))  # pyright: ignore
