@@ -26,6 +26,8 @@ mean of both logarithms.
 `trends` measures what trends change (`latent_classes.SURE`): the mean and the largest total variation, and the error of
 correlations of bins (the mean over pairs of columns of five bins and more; the mean over those beyond .3).
 
+`steps` compares fits of a histogram, for few cells and little noise, after more and more steps.
+
 `one-noise` compares independent noise of each table with one noise of all tables, for all pairs, where the latter is
 taken; with `--values` only columns of at most this many values are taken.
 Neighbors replace one record; the number of rows is public. Noise is seeded, hence not private: the tables are public.
@@ -60,6 +62,7 @@ from dpconvex.randomness import SeededSource
 from whole_tables import shown, variations
 
 LEAST, ROWS = 1000, 15_000  #: Least number of records of a table; if it has more than ROWS, ROWS of them are drawn
+FACTORS = (1, 2, 4, 16)  #: Times the fewest steps, in `steps`
 KNOWN: tuple[int, ...] = (15_992,)  #: Tables with this many records, versions of one in `exam_whole.py`, are left out
 
 
@@ -429,9 +432,41 @@ def forests(tables: Iterator[tuple[str, Schema, pd.DataFrame]], epsilons: list[f
         print(means.round(3).T.to_string())
 
 
+def steps(tables: Iterator[tuple[str, Schema, pd.DataFrame]], epsilons: list[float], deltas: list[float]) -> None:
+    """Print total variation of pairs and of three columns by the steps of a histogram's fit, relative to the fewest."""
+    found, names = [], set()
+    for name, schema, frame in tables:
+        for delta, epsilon in product(deltas, epsilons):
+            codes, queries, privacy = binned(schema, frame, PrivacyParams(epsilon, delta))
+            if sum(size > 1 for size in queries.shape) < 3:
+                continue
+            plan = noisy_tables.plan(queries, len(frame), privacy, relations="all")
+            if not plan.steps:
+                continue
+            coins = SeededSource(many_tables.checksum(f"{name} {epsilon} {delta}"))
+            noisy = plan.release(codes, coins, Ledger(plan.privacy, plan.releases))
+            orders = [Marginals.of_order(queries.shape, order) for order in (2, 3)]
+            truth, row = [each.record_sums(codes) / len(codes) for each in orders], []
+            fewest = max(1, plan.steps // noisy_tables.SLOWER)
+            for factor in FACTORS:
+                vars(plan)["steps"] = factor * fewest
+                model = plan.fitted(noisy)[0]
+                for each, right in zip(orders, truth, strict=True):
+                    answers = np.concatenate([model.marginal(subset).ravel() for subset in each.subsets])
+                    row.append(variations(each, right, answers)[0])
+            found.append(np.log(row) - np.log(row[:2] * len(FACTORS)))
+            names.add(name)
+            print(f"{name}, epsilon {epsilon:g}, delta {delta:g}: {np.round(row, 4).tolist()}", flush=True)
+    means = np.exp(np.mean(found, axis=0)).reshape(-1, 2)
+    worst = np.exp(np.max(found, axis=0)).reshape(-1, 2)
+    print(f"{len(found)} cells of {len(names)} tables; times the steps: pairs, three columns (worst)")
+    for factor, mean, most in zip(FACTORS, means, worst, strict=True):
+        print(f"{factor}: {mean[0]:.3f}, {mean[1]:.3f} ({most[0]:.2f}, {most[1]:.2f})")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("choice", choices=("relations", "forests", "mending", "trends", "one-noise"))
+    parser.add_argument("choice", choices=("relations", "forests", "mending", "trends", "one-noise", "steps"))
     parser.add_argument("half", choices=tuple(corpus.HALVES))
     parser.add_argument("--epsilon", nargs="+", type=float)
     parser.add_argument("--delta", nargs="+", type=float, default=[1e-6, 0.0])
@@ -449,6 +484,9 @@ def main() -> None:
         return
     if given.choice == "forests":
         forests(cases(given.tables, given.half, given.most), epsilons, given.delta)
+        return
+    if given.choice == "steps":
+        steps(cases(given.tables, given.half, given.most), epsilons, given.delta)
         return
     if given.choice == "trends":
         rows = trends(*asked)

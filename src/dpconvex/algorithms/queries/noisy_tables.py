@@ -68,6 +68,7 @@ REFIT, FALLING, AGAIN = 0.15, 0.01, 0.04
 """Thresholds of R: up to `REFIT` a fit uses all cells; below `FALLING` its learning rate also falls at the end; above
 `AGAIN` the model is fitted once more after Laplace noise."""
 SMALL_CELLS, SMALL_RAW = 2**20, 0.02  # up to this number of combinations and this R, a histogram is fitted
+SLOWER = 4  # times the steps of tables of equal noise: those with more noise have less weight (table_choices.py steps)
 PAYS = 2 / 3  # largest R of Gaussian matrix noise, over that of separate noise (benchmarks/table_choices.py one-noise)
 LARGE, CAUTION = 0.7, 1.2  # from R = LARGE, all pairs' error counts CAUTION times, else over it (there: relations)
 MANY = 16  #: From this number of columns on, pairs of groups are tried, and a forest holds too few of all pairs.
@@ -252,7 +253,8 @@ class NoisyTablesPlan(base.QueryReleasePlan):
         """Steps of a histogram's fit, or 0 for latent classes, which model relations of three columns less well."""
         if self.queries.cells > SMALL_CELLS or self.raw > SMALL_RAW or self.queries.impossible:
             return 0
-        return base.planned_steps(Marginals(self.queries.shape, self.subsets), self._asked[0], len(self.subsets))
+        queries, tables = Marginals(self.queries.shape, self.subsets), len(self.subsets)
+        return min(SLOWER * base.planned_steps(queries, self._asked[0], tables), base.MOST_STEPS)
 
     def describe(self) -> Mapping[str, Any]:
         listed: dict[str, list[list[int]]] = {}
