@@ -1,7 +1,5 @@
 """What an experiment is, a measurement with a table, a figure and checks fixed before it is run; and its record."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Accuracy of the whole pipeline beside every baseline: over records, epsilon, contamination, skew; real points."""
 
-from __future__ import annotations
-
 import gzip
 import struct
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -92,7 +90,7 @@ class Found:
         return Estimate.quantile(np.maximum(self.errors, FLOOR), 0.5)
 
 
-def _errors(axes: Axes, found: Sequence[Found], methods: Iterable[str]) -> None:
+def _errors(axes: "Axes", found: Sequence[Found], methods: Iterable[str]) -> None:
     """Draw median errors, with bars from the quantile 10 % to that of 90 %."""
     for k, name in enumerate(methods):
         mine = [f for f in found if f.method == name]

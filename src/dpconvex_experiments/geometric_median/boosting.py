@@ -149,13 +149,9 @@ def _rows(setting: Setting, sweep: tuple[Data, ...]) -> list[_Row]:
 
 
 def _outcome(
-    anchors: Anchors,
-    rows: list[_Row],
-    label: Callable[[Data], str],
-    criterion: str,
-    claims: tuple[Check, ...],
+    anchors: Anchors, rows: list[_Row], label: Callable[[Data], str], criterion: str, claims: tuple[Check, ...],
     reported: str,
-) -> Outcome:
+) -> Outcome:  # fmt: skip
     """Table, figure and checks: the claims, and every mean error near its anchor."""
     found = {f"{label(r.data)}, {r.passes} passes, {r.method}": r.error for r in rows if r.passes in ANCHORED}
     groups: dict[str, list[_Row]] = {}

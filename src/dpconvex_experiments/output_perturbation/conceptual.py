@@ -1,7 +1,5 @@
 """E14, E15: the exponential mechanism of Appendix G, and the worst instance for noise that covers the whole ball."""
 
-from __future__ import annotations
-
 import math
 from typing import TYPE_CHECKING
 
@@ -53,7 +51,7 @@ def exponential(setting: Setting, _anchors: Anchors) -> Outcome:
     ]
     gain = found[METHODS[1]][-1].over(found[METHODS[2]][-1])
 
-    def draw(figure: Figure) -> None:
+    def draw(figure: "Figure") -> None:
         curves = {name: [excess.value for excess in all_] for name, all_ in found.items()}
         lines(figure.subplots(), sizes, curves, ("records", "excess risk"))
 
@@ -130,7 +128,7 @@ def worst_case(setting: Setting, anchors: Anchors) -> Outcome:
                 checks.append(mean(f"cone at the center, {where}", Estimate.of(cones[0]), exactly, exactly))
     checks += [mean(name, e, 0.0, 1.0) for name, e in near.items()]
 
-    def draw(figure: Figure) -> None:
+    def draw(figure: "Figure") -> None:
         for axes, d in zip(panels(figure, len(dims)), dims, strict=True):
             mine = [row for row in rows if row[0] == d]
             curves = {

@@ -300,17 +300,10 @@ def plan_descent(domain: PointDomain, n: int, privacy: PrivacyParams) -> OriginD
 
 
 def descend(
-    gradients: NoisyGradients,
-    points: Points,
-    center: Floats,
-    ball: float,
-    step: float,
-    source: BitSource,
+    gradients: NoisyGradients, points: Points, center: Floats, ball: float, step: float, source: BitSource,
     ledger: Ledger,
-    *,
-    steps: int | None = None,
-    tail: float = 1.0,
-) -> Floats:
+    *, steps: int | None = None, tail: float = 1.0,
+) -> Floats:  # fmt: skip
     """Take noisy steps from the center of a ball; return the average (dim,) of the last share `tail` of iterates.
 
     The ledger must list ``gradients.release``; `steps` are at most ``gradients.times``, which they are by default.

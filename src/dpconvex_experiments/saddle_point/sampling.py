@@ -170,13 +170,9 @@ def bias_reduction(setting: Setting, anchors: Anchors) -> Outcome:
 
 
 def _apart(
-    problem: WorstGroupLoss,
-    records: tuple[Any, ...],
-    at: tuple[Floats, Floats],
-    M: int,
-    antithetic: bool,
+    problem: WorstGroupLoss, records: tuple[Any, ...], at: tuple[Floats, Floats], M: int, antithetic: bool,
     rng: np.random.Generator,
-) -> float:
+) -> float:  # fmt: skip
     """Return how far the levels' estimates, weighted by their probabilities, are from what they must add up to.
 
     Printed: levels read the first ``2^(N+1)`` of the same draws, and what is left of the sum is the gradient at the
