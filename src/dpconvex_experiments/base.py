@@ -64,7 +64,7 @@ class Outcome:
     # although all claims are true is at most `ALARM`.
     checks: tuple[Check, ...]
     draw: Callable[[Figure], None]  #: draws the figure into the empty figure that it is given
-    notes: tuple[str, ...] = ()  #: what a reader must know to judge the numbers
+    notes: str = ""  #: what a reader must know to judge the numbers, one note a line
 
     def __post_init__(self) -> None:
         if not self.checks or not self.alarm <= ALARM * (1 + 1e-9):
@@ -153,7 +153,7 @@ class Record:
             "passed": bool(outcome.passed),
             "false_alarm": outcome.alarm,
             "checks": [{k: _plain(v) for k, v in check.to_dict().items()} for check in outcome.checks],
-            "notes": list(outcome.notes),
+            "notes": outcome.notes.splitlines(),
             "quick": setting.quick,
             "seed": setting.seed,
             "seconds": round(self.seconds, 3),

@@ -37,7 +37,7 @@ def show(record: Record, paths: Iterable[Path]) -> None:
     print_text(f"{record.experiment.name}: {record.experiment.title}")  # a table's title would wrap at its width
     print_table("", outcome.columns, [[_cell(cell) for cell in row] for row in outcome.rows], right=right)
     print_text()
-    for note in outcome.notes:
+    for note in outcome.notes.splitlines():
         print_text(f"Note: {note}")
     print_table(
         "Checks",

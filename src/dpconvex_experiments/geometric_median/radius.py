@@ -172,7 +172,7 @@ def figure_1(setting: Setting, anchors: Anchors) -> Outcome:
             *anchors.near(ratios, linear=True),
         ),
         draw,
-        (f"Error bars: one standard deviation over {trials} draws, n = {RECORDS}, d = {DIM}.", OPEN),
+        f"Error bars: one standard deviation over {trials} draws, n = {RECORDS}, d = {DIM}.\n{OPEN}",
     )
 
 
@@ -250,10 +250,7 @@ def table_1(setting: Setting, _anchors: Anchors) -> Outcome:
             checks.mean("RadiusFinder over FastRadius, largest n", gain, 4.0, 400.0),
         ),
         draw,
-        (
-            "The paper's 29-fold gain at n = 1,000 is not there against compiled code for all pairs; a gain appears "
-            "at larger n, and grows, as quadratic against nearly linear time must. Seconds are the machine's: they "
-            "have no anchors, and the false alarms hold where each of five runs is disturbed alike.",
-            OPEN,
-        ),
+        "The paper's 29-fold gain at n = 1,000 is not there against compiled code for all pairs; a gain appears "
+        "at larger n, and grows, as quadratic against nearly linear time must. Seconds are the machine's: they "
+        f"have no anchors, and the false alarms hold where each of five runs is disturbed alike.\n{OPEN}",
     )

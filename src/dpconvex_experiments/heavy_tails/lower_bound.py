@@ -132,14 +132,12 @@ def lower_bound(setting: Setting, anchors: Anchors) -> Outcome:
             *anchors.near(near),
         ),
         draw,
-        (
-            f"d = {DIM}, epsilon = {EPSILON:g}, linear loss over the unit ball. k.x: mean excess of {runs} random "
-            "directions with p = x d/(n epsilon), over D G_k (d/(n epsilon))^(1-1/k); the plan is told the moments of "
-            f"these instances. Packing: the worst of them; exponents {exponents}.",
-            "Private: the paper's lower bound with its constants (Lemmas G.1 and G.3; 2^d directions on the sphere, as "
-            "means must have the same length), largest over p. Two: measured on laws on +-e_1, G_k = 1; any: what no "
-            "method, private or not, can go below there.",
-        ),
+        f"d = {DIM}, epsilon = {EPSILON:g}, linear loss over the unit ball. k.x: mean excess of {runs} random "
+        "directions with p = x d/(n epsilon), over D G_k (d/(n epsilon))^(1-1/k); the plan is told the moments of "
+        f"these instances. Packing: the worst of them; exponents {exponents}.\n"
+        "Private: the paper's lower bound with its constants (Lemmas G.1 and G.3; 2^d directions on the sphere, as "
+        "means must have the same length), largest over p. Two: measured on laws on +-e_1, G_k = 1; any: what no "
+        "method, private or not, can go below there.",
     )
 
 
@@ -231,13 +229,11 @@ def constants(setting: Setting, anchors: Anchors) -> Outcome:
         "thousandth of what the printed constants need in every setting; its thresholds are near their anchors",
         (*(check for row in rows if row[3] == 1.0 for check in _useful(row)), *anchors.near(near)),
         draw,
-        (
-            "G_1 = G_2 = G_k = 1, D = 2, linear loss. Share: 1 is the trivial bound G_1 D, what any fixed vector may "
-            "lose; 0.1 a tenth of it. The zero vector loses at most half. Localized: calibrated, in expectation; the "
-            "next two hold but for probability 0.1. Printed: with the bias repaired.",
-            "Descent: pure clipped gradient descent by its own bound, which is on the excess on the *data*; the others "
-            "are on the population's. Overtakes: from where the localized bound is the smaller one. Empty: above 1e15.",
-        ),
+        "G_1 = G_2 = G_k = 1, D = 2, linear loss. Share: 1 is the trivial bound G_1 D, what any fixed vector may "
+        "lose; 0.1 a tenth of it. The zero vector loses at most half. Localized: calibrated, in expectation; the "
+        "next two hold but for probability 0.1. Printed: with the bias repaired.\n"
+        "Descent: pure clipped gradient descent by its own bound, which is on the excess on the *data*; the others "
+        "are on the population's. Overtakes: from where the localized bound is the smaller one. Empty: above 1e15.",
     )
 
 
