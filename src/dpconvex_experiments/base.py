@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
+from dpconvex._types import attributes
 from dpconvex.data import write_atomically
 from dpconvex.errors import InvalidParameterError
 from dpconvex_experiments.checks import ALARM, Anchors, Check
@@ -146,16 +147,13 @@ class Record:
         """Return everything but the figure as plain values; numbers that are not finite become None."""
         experiment, setting, outcome = self.experiment, self.setting, self.outcome
         return {
-            "name": experiment.name,
-            "title": experiment.title,
-            "source": experiment.source,
+            **attributes(experiment, "name", "title", "source"),
             "criterion": outcome.criterion,
             "passed": bool(outcome.passed),
             "false_alarm": outcome.alarm,
             "checks": [{k: _plain(v) for k, v in check.to_dict().items()} for check in outcome.checks],
             "notes": outcome.notes.splitlines(),
-            "quick": setting.quick,
-            "seed": setting.seed,
+            **attributes(setting, "quick", "seed"),
             "seconds": round(self.seconds, 3),
             "versions": {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}},
             "columns": list(outcome.columns),

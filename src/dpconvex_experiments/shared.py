@@ -90,12 +90,7 @@ def slope(x: Sequence[float], y: Sequence[float]) -> float:
 
 def logarithmic(axes: "Axes", labels: tuple[str, str], log: str = "xy") -> None:
     """Give the axes their labels, and make those named in `log` logarithmic."""
-    if "x" in log:
-        axes.set_xscale("log")
-    if "y" in log:
-        axes.set_yscale("log")
-    axes.set_xlabel(labels[0])
-    axes.set_ylabel(labels[1])
+    axes.set(xlabel=labels[0], ylabel=labels[1], **{f"{axis}scale": "log" for axis in log})
 
 
 def lines(

@@ -28,9 +28,7 @@ By = Annotated[
 def evaluate(
     model: Annotated[Path, typer.Argument(help="Model folder, or model.skops.")],
     table: Annotated[Path, typer.Argument(help="CSV or Parquet file with the PRIVATE test records.")],
-    epsilon: _options.Epsilon,
-    by: By = None,
-    user_column: _options.UserColumn = None,
+    epsilon: _options.Epsilon, by: By = None, user_column: _options.UserColumn = None,
     out: Annotated[Path, typer.Option(help="Folder for the metrics, a page and the certificate.")] = Path("evaluation"),
     seed: _options.Seed = None, budget: _options.Budget = None, force: _options.ForceOwn = False,
     as_json: _options.Json = False,

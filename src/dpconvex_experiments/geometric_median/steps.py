@@ -119,6 +119,11 @@ class _Cell:
     excess: tuple[float, ...]  #: excess objective of each run, as a multiple of ``f sqrt(d) / (n epsilon)``
 
     @property
+    def words(self) -> str:
+        """The cell in words, for the names of checks."""
+        return f"{self.cloud}, d = {self.d}, n = {self.n}, epsilon = {self.epsilon:g}"
+
+    @property
     def plenty(self) -> float:
         """``n epsilon / sqrt(d)``."""
         return self.n * self.epsilon / math.sqrt(self.d)
@@ -183,18 +188,8 @@ def constant(setting: Setting, anchors: Anchors) -> Outcome:
         "that multiple of the lower bound's f sqrt(d) / (n epsilon); constants are near their anchors",
         (
             checks.mean("mean square of the constant, pooled", pooled, 4.0, TARGET**2),
-            *(
-                checks.mean(
-                    f"excess over the lower bound, {c.cloud}, d = {c.d}, n = {c.n}, epsilon = {c.epsilon:g}",
-                    Estimate.of(c.excess),
-                    0.0,
-                    TARGET,
-                )
-                for c in enough
-            ),
-            *anchors.near(
-                {f"constant, {c.cloud}, d = {c.d}, n = {c.n}, epsilon = {c.epsilon:g}": c.constant for c in enough}
-            ),
+            *(checks.mean(f"excess over the lower bound, {c.words}", Estimate.of(c.excess), 0, TARGET) for c in enough),
+            *anchors.near({f"constant, {c.words}": c.constant for c in enough}),
         ),
         draw,
         f"delta = {DELTA:g}, R = {BOUND:g}, finest radius {FINEST:g}. 2 is what an average of all gradients knows "

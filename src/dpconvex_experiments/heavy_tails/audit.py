@@ -7,8 +7,7 @@ import numpy as np
 from dpconvex._types import Floats
 from dpconvex.algorithms import require
 from dpconvex.algorithms.erm import heavy_tailed
-from dpconvex.algorithms.erm.heavy_tailed import HeavyTailedPlan
-from dpconvex.algorithms.erm.heavy_tailed.moments import Moments
+from dpconvex.algorithms.erm.heavy_tailed import HeavyTailedPlan, Moments
 from dpconvex.algorithms.erm.heavy_tailed.surrogates import SOLVER
 from dpconvex.losses import AbsoluteLoss, HuberLoss, LinearModelLoss
 from dpconvex.privacy import PrivacyParams

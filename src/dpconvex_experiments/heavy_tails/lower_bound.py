@@ -10,8 +10,7 @@ from scipy.stats import binom
 
 from dpconvex._types import Floats
 from dpconvex.algorithms.erm import heavy_tailed
-from dpconvex.algorithms.erm.heavy_tailed import clipped_gradient
-from dpconvex.algorithms.erm.heavy_tailed.moments import Moments
+from dpconvex.algorithms.erm.heavy_tailed import Moments, clipped_gradient
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import LinearModelProblem
@@ -26,11 +25,6 @@ from dpconvex_experiments.shared import LINE_STYLES, lines, panels, streams, uni
 DIM, EPSILON = 10, 1.0
 ORDERS = (2.0, 4.0)
 KAPPAS = (1.0, 4.0, 16.0, 64.0)
-
-
-def moments_of(law: PackingLaw) -> Moments:
-    """Return the exact moments of the gradients."""
-    return Moments(law.k, 1.0, law.moment(2.0), law.mean_norm)
 
 
 def estimated_mean(w: Floats, norm: float) -> Floats:
@@ -57,7 +51,8 @@ def sampling_lower_bound(n: int) -> tuple[float, float]:
 def packing_excess(k: float, n: int, kappa: float, runs: int, seed: int) -> Estimate:
     """Return the mean excess risk on packing instances with ``p = kappa d/(n epsilon)`` and random directions."""
     p = min(kappa * DIM / (n * EPSILON), 1.0)
-    plan = _plan(n, moments_of(PackingLaw(k, p, np.eye(DIM)[0])))
+    law = PackingLaw(k, p, np.eye(DIM)[0])
+    plan = _plan(n, Moments(k, 1.0, law.moment(2.0), law.mean_norm))  # the exact moments of the gradients
     found = []
     for run in range(runs):
         rng, source = streams(seed, run, int(k), n, int(kappa))

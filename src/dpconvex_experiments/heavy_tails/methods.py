@@ -9,8 +9,7 @@ import numpy as np
 from dpconvex._types import Floats
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.erm import heavy_tailed, output_perturbation
-from dpconvex.algorithms.erm.heavy_tailed import clipped_gradient
-from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, record_cap
+from dpconvex.algorithms.erm.heavy_tailed import Moments, clipped_gradient, record_cap
 from dpconvex.losses import AbsoluteLoss, HuberLoss, LinearModelLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import LinearModelProblem

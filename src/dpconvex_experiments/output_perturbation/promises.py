@@ -401,19 +401,12 @@ def certificates(setting: Setting, anchors: Anchors) -> Outcome:
         for loss, solvers in ((LogisticLoss(), SMOOTH), (HingeLoss(), nonsmooth)):
             for name, result in _solve_all(rng, loss, solvers).items():
                 found.setdefault(name, []).append(result)
-    rows = tuple(
-        (
-            name,
-            len(all_),
-            sum(f.certified for f in all_) / len(all_),
-            max(f.over_bound for f in all_ if f.certified),
-            max(f.over_radius for f in all_ if f.certified),
-            max(f.steps for f in all_),
-            max(f.steps_over_limit for f in all_) or None,
-        )
-        for name, all_ in found.items()
-    )
-
+    rows = []
+    for name, all_ in found.items():
+        certified = [f for f in all_ if f.certified]
+        worst = max(f.over_bound for f in certified), max(f.over_radius for f in certified)
+        taken = max(f.steps for f in all_), max(f.steps_over_limit for f in all_) or None
+        rows.append((name, len(all_), len(certified) / len(all_), *worst, *taken))
     steps = {f"steps, {name}": Estimate.of(f.steps for f in all_) for name, all_ in found.items()}
 
     def draw(figure: Figure) -> None:
@@ -424,7 +417,7 @@ def certificates(setting: Setting, anchors: Anchors) -> Outcome:
 
     return Outcome(
         ("solver", "problems", "certified", "of bound", "of radius", "steps", "of limit"),
-        rows,
+        tuple(rows),
         "every certificate is true on every problem, every solver reaches the radius, and no step count exceeds the "
         "bound that holds for all data; mean numbers of steps are near their anchors",
         (

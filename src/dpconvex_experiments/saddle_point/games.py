@@ -194,7 +194,6 @@ def rates(setting: Setting, anchors: Anchors) -> Outcome:
 
 SPECIFIED = {(0.5, 1e-6): 0.2305, (1.0, 1e-6): 0.4414, (2.0, 1e-6): 0.840, (4.0, 1e-6): 1.578, (8.0, 1e-6): 2.902}
 """The square root of 8 rho by (epsilon, delta), from the table in section 2.1 of the specification."""
-INFORMATIVE = 5
 
 
 def reaches(epsilon: float, delta: float) -> tuple[float, float, float]:
