@@ -165,9 +165,8 @@ def demo(
         bool, typer.Option("--quick", help="8,000 records, 2 splits, epsilon 1 and 3: a few seconds.")
     ] = False,
     out: Annotated[Path, typer.Option(help="Folder for the model at epsilon = 1.")] = Path("demo"),
-    force: _options.Force = False,
-    as_json: _options.Json = False,
-) -> None:
+    force: _options.Force = False, as_json: _options.Json = False,
+) -> None:  # fmt: skip
     """Fit bundled census data (Adult, 45,222 people) at several epsilons and compare.
 
     The data are public. Every number is the mean over fixed random splits; every private fit draws real noise.

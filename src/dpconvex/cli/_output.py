@@ -12,7 +12,7 @@ import shutil
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, final
@@ -36,7 +36,6 @@ METRICS, EVALUATED = "metrics.json", "evaluation.certificate.json"  #: Names of 
 PAID: ContextVar[str] = ContextVar("PAID", default="")  #: What the running command has charged to a budget, in words
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-working = _progress.shown  #: Shows on a terminal what runs in its context, and how many of its releases are done.
 
 
 def one_line_errors(command: Callable[_P, _T]) -> Callable[_P, _T]:
@@ -187,6 +186,11 @@ def number(value: float | None, digits: int = 3) -> str:
 def budget_words(privacy: "PrivacyParams") -> str:
     """Return epsilon, and delta where it is positive, for a table's title."""
     return f"epsilon {privacy.epsilon:g}" + (f", delta {privacy.delta:g}" if privacy.delta else "")
+
+
+def working(text: str) -> AbstractContextManager[object]:
+    """Show on a terminal what runs while the context is open, and how many of its releases are done."""
+    return _progress.shown(text)
 
 
 def finite(value: Any) -> Any:
