@@ -6,6 +6,8 @@ signature lies beside it, and as a certificate names its model by a digest, it s
 are the bytes of the file, so that other tools can check it: ``openssl pkeyutl -verify -rawin``.
 """
 
+from __future__ import annotations
+
 import base64
 import binascii
 import contextlib
@@ -141,12 +143,12 @@ class PrivacyCertificate:
         return json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
 
     @classmethod
-    def from_json(cls, text: str) -> "PrivacyCertificate":
+    def from_json(cls, text: str) -> PrivacyCertificate:
         """Read a certificate without verifying it; raises `CertificateError` if it is malformed."""
         return cls.from_dict(parse(text))
 
     @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> "PrivacyCertificate":
+    def from_dict(cls, fields: dict[str, Any]) -> PrivacyCertificate:
         """Inverse of `to_dict`."""
         version = fields.get("schema_version")
         if type(version) is not int or version != SCHEMA_VERSION:
