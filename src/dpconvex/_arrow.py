@@ -1,7 +1,5 @@
 """PyArrow, which is an extra: its modules, each imported when it is first used."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
@@ -73,12 +71,12 @@ def same_types(data: Any, columns: Collection[str], folders: bool = True) -> Non
         raise InvalidDataError(f"{what}. Check that files are whole; filter with polars.scan_parquet") from None
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
+def _plain(kind: "pa.DataType") -> "pa.DataType":
     kind = _usual(kind)
     return pa.large_string() if pa.types.is_string(kind) else pa.large_binary() if pa.types.is_binary(kind) else kind
 
 
-def _usual(kind: pa.DataType) -> pa.DataType:
+def _usual(kind: "pa.DataType") -> "pa.DataType":
     if pa.types.is_string_view(kind):
         return pa.large_string()
     if pa.types.is_dictionary(kind):

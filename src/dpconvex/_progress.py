@@ -4,8 +4,6 @@ Ledgers and sessions report each release, and `shown` draws the bar; nothing els
 a private search are muted, as it is secret which candidates it drew.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -21,7 +19,7 @@ DELAY = 2.0  # seconds that work may take before anything is shown
 class _Bar:
     """A bar for the reporter that plans the most steps; it pulses until a reporter has more than one step."""
 
-    def __init__(self, progress: Progress, text: str) -> None:
+    def __init__(self, progress: "Progress", text: str) -> None:
         self.progress, self.task = progress, progress.add_task(text, total=None)
         self.reporter: object = None
         self.total = 1

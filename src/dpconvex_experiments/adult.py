@@ -81,11 +81,10 @@ def accuracy_figure(rows: list[dict[str, Any]]) -> str:
     epsilons, accuracies = tuple(private), tuple(private.values())
     majority, non_private = accuracy[MAJORITY, None], accuracy[NOT_PRIVATE, None]
     figure, axes = new_axes("accuracy", 3.0)
-    axes.set_xscale("log")
     reach = [*accuracies, majority, non_private]
     margin = 0.12 * max(max(reach) - min(reach), 0.01)
-    axes.set_ylim(min(reach) - margin, max(reach) + 1.6 * margin)
-    axes.set_xlim(epsilons[0] / 1.6, epsilons[-1] * 1.6)
+    axes.set(xscale="log", xlim=(epsilons[0] / 1.6, epsilons[-1] * 1.6))
+    axes.set(ylim=(min(reach) - margin, max(reach) + 1.6 * margin), xlabel="epsilon", ylabel="test accuracy")
     others = (non_private, "not private", SECOND), (majority, "larger class only", MUTED)
     for value, text, color in others:
         axes.axhline(value, color=color, linewidth=1.2, linestyle=(0, (4, 3)))
@@ -98,6 +97,4 @@ def accuracy_figure(rows: list[dict[str, Any]]) -> str:
     axes.set_xticks(list(epsilons), [f"{epsilon:g}" for epsilon in epsilons])
     axes.minorticks_off()
     axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
-    axes.set_xlabel("epsilon")
-    axes.set_ylabel("test accuracy")
     return svg_text(figure, "accuracy")

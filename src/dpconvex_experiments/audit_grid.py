@@ -45,13 +45,9 @@ class Cell:
 
 
 def audit_grid(
-    targets: Sequence[Target],
-    file: Path,
-    settings: Settings,
-    track: Track,
-    epsilons: Iterable[float] = EPSILONS,
+    targets: Sequence[Target], file: Path, settings: Settings, track: Track, epsilons: Iterable[float] = EPSILONS,
     bounds: Iterable[float] = BOUNDS,
-) -> list[Cell]:
+) -> list[Cell]:  # fmt: skip
     """Audit every target at every epsilon and bound; what the file holds, of the same settings, is not repeated."""
     found = _resumed(file, settings)
     scales = [(epsilon, bound) for epsilon in epsilons for bound in bounds]

@@ -1,7 +1,5 @@
 """What an experiment is, a measurement with a table, a figure and checks fixed before it is run; and its record."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
+from dpconvex._types import attributes
 from dpconvex.data import write_atomically
 from dpconvex.errors import InvalidParameterError
 from dpconvex_experiments.checks import ALARM, Anchors, Check
@@ -66,7 +65,7 @@ class Outcome:
     # although all claims are true is at most `ALARM`.
     checks: tuple[Check, ...]
     draw: Callable[[Figure], None]  #: draws the figure into the empty figure that it is given
-    notes: tuple[str, ...] = ()  #: what a reader must know to judge the numbers
+    notes: str = ""  #: what a reader must know to judge the numbers, one note a line
 
     def __post_init__(self) -> None:
         if not self.checks or not self.alarm <= ALARM * (1 + 1e-9):
@@ -148,16 +147,13 @@ class Record:
         """Return everything but the figure as plain values; numbers that are not finite become None."""
         experiment, setting, outcome = self.experiment, self.setting, self.outcome
         return {
-            "name": experiment.name,
-            "title": experiment.title,
-            "source": experiment.source,
+            **attributes(experiment, "name", "title", "source"),
             "criterion": outcome.criterion,
             "passed": bool(outcome.passed),
             "false_alarm": outcome.alarm,
             "checks": [{k: _plain(v) for k, v in check.to_dict().items()} for check in outcome.checks],
-            "notes": list(outcome.notes),
-            "quick": setting.quick,
-            "seed": setting.seed,
+            "notes": outcome.notes.splitlines(),
+            **attributes(setting, "quick", "seed"),
             "seconds": round(self.seconds, 3),
             "versions": {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}},
             "columns": list(outcome.columns),

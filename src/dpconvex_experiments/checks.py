@@ -9,8 +9,6 @@ Student's t is exact for normal numbers only. Means of few skewed runs are not n
 logarithms, and the tolerance covers more than chance does; twenty seeds of every experiment are run by the slow tests.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import math
@@ -40,14 +38,14 @@ class Estimate(NamedTuple):
     runs: int = 1
 
     @classmethod
-    def of(cls, values: Iterable[float]) -> Estimate:
+    def of(cls, values: Iterable[float]) -> "Estimate":
         """Return the mean; a single run has no error of its own."""
         found = np.fromiter(values, dtype=np.float64)
         error = float(found.std(ddof=1)) / math.sqrt(len(found)) if len(found) > 1 else 0.0
         return cls(float(found.mean()), error, len(found))
 
     @classmethod
-    def quantile(cls, values: Iterable[float], share: float) -> Estimate:
+    def quantile(cls, values: Iterable[float], share: float) -> "Estimate":
         """Return a quantile; error: half the distance between the quantiles a standard error of `share` away."""
         found = np.fromiter(values, dtype=np.float64)
         off = math.sqrt(share * (1 - share) / len(found))
@@ -55,7 +53,7 @@ class Estimate(NamedTuple):
         return cls(float(middle), float(high - low) / 2, len(found))
 
     @classmethod
-    def share(cls, hits: int, runs: int) -> Estimate:
+    def share(cls, hits: int, runs: int) -> "Estimate":
         """Return a frequency."""
         return cls(hits / runs, math.sqrt(hits * (runs - hits) / runs**3), runs)
 
@@ -64,11 +62,11 @@ class Estimate(NamedTuple):
         """Standard deviation of a single run, where the number is a mean."""
         return self.error * math.sqrt(self.runs)
 
-    def times(self, factor: float) -> Estimate:
+    def times(self, factor: float) -> "Estimate":
         """Return a known multiple."""
         return Estimate(factor * self.value, abs(factor) * self.error, self.runs)
 
-    def over(self, other: Estimate) -> Estimate:
+    def over(self, other: "Estimate") -> "Estimate":
         """Return the ratio, with the error of independent numbers."""
         ratio = self.value / other.value
         relative = math.hypot(self.error / self.value, other.error / other.value) if self.value else 0.0

@@ -165,9 +165,8 @@ def demo(
         bool, typer.Option("--quick", help="8,000 records, 2 splits, epsilon 1 and 3: a few seconds.")
     ] = False,
     out: Annotated[Path, typer.Option(help="Folder for the model at epsilon = 1.")] = Path("demo"),
-    force: _options.Force = False,
-    as_json: _options.Json = False,
-) -> None:
+    force: _options.Force = False, as_json: _options.Json = False,
+) -> None:  # fmt: skip
     """Fit bundled census data (Adult, 45,222 people) at several epsilons and compare.
 
     The data are public. Every number is the mean over fixed random splits; every private fit draws real noise.
@@ -190,26 +189,16 @@ def demo(
     if as_json:
         _output.print_json(rows)
         return
-    cells = [
-        (
-            row["model"],
-            "-" if row["epsilon"] is None else f"{row['epsilon']:g}",
-            *(f"{row[name]:.4f} ±{row[f'{name}_standard_error']:.4f}" for name in adult.METRICS),
-            f"{row['seconds']:.2f}",
-        )
-        for row in rows
-    ]
-    _output.print_table(
-        f"Adult census income: {over}",
-        ("model", "epsilon", *adult.METRICS.values(), "seconds"),
-        cells,
-        right=range(1, 6),
-    )
+    cells = []
+    for row in rows:
+        epsilon = "-" if row["epsilon"] is None else f"{row['epsilon']:g}"
+        metrics = [f"{row[name]:.4f} ±{row[f'{name}_standard_error']:.4f}" for name in adult.METRICS]
+        cells.append((row["model"], epsilon, *metrics, f"{row['seconds']:.2f}"))
+    headers = ("model", "epsilon", *adult.METRICS.values(), "seconds")
+    _output.print_table(f"Adult census income: {over}", headers, cells, right=range(1, 6))
     _output.print_text("\n± one standard error over the splits; the noise of private fits is part of it.")
-    _output.print_text(
-        f"Wrote {_output.MODEL}, {_output.CERTIFICATE} and {_output.REPORT} "
-        f"(epsilon = {adult.KEPT:g}, first split) to {out}"
-    )
+    names = f"{_output.MODEL}, {_output.CERTIFICATE} and {_output.REPORT}"
+    _output.print_text(f"Wrote {names} (epsilon = {adult.KEPT:g}, first split) to {out}")
 
 
 @_output.one_line_errors

@@ -1,7 +1,5 @@
 """What families share: random numbers, synthetic data, exponents, figures on logarithmic axes. No private data here."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -90,26 +88,16 @@ def slope(x: Sequence[float], y: Sequence[float]) -> float:
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
 
 
-def logarithmic(axes: Axes, labels: tuple[str, str], log: str = "xy") -> None:
+def logarithmic(axes: "Axes", labels: tuple[str, str], log: str = "xy") -> None:
     """Give the axes their labels, and make those named in `log` logarithmic."""
-    if "x" in log:
-        axes.set_xscale("log")
-    if "y" in log:
-        axes.set_yscale("log")
-    axes.set_xlabel(labels[0])
-    axes.set_ylabel(labels[1])
+    axes.set(xlabel=labels[0], ylabel=labels[1], **{f"{axis}scale": "log" for axis in log})
 
 
 def lines(
-    axes: Axes,
-    x: Sequence[float],
-    curves: Mapping[str, Sequence[float]],
-    labels: tuple[str, str],
-    *,
-    dashed: Mapping[str, Sequence[float]] | None = None,
-    legend: Literal["best", "upper left", "lower left"] = "best",
-    fontsize: float | None = None,
-) -> None:
+    axes: "Axes", x: Sequence[float], curves: Mapping[str, Sequence[float]], labels: tuple[str, str],
+    *, dashed: Mapping[str, Sequence[float]] | None = None,
+    legend: Literal["best", "upper left", "lower left"] = "best", fontsize: float | None = None,
+) -> None:  # fmt: skip
     """Draw curves over logarithmic axes; `dashed` ones (bounds, claims) take the colors in the same order."""
     for k, (name, y) in enumerate(curves.items()):
         axes.plot(x, y, LINE_STYLES[k % len(LINE_STYLES)], color=f"C{k}", label=name)
@@ -119,6 +107,6 @@ def lines(
     axes.legend(loc=legend, fontsize=fontsize)
 
 
-def panels(figure: Figure, count: int) -> list[Axes]:
+def panels(figure: Figure, count: int) -> "list[Axes]":
     """Return `count` plots side by side."""
     return list(np.atleast_1d(figure.subplots(1, count)))

@@ -37,20 +37,13 @@ def show(record: Record, paths: Iterable[Path]) -> None:
     print_text(f"{record.experiment.name}: {record.experiment.title}")  # a table's title would wrap at its width
     print_table("", outcome.columns, [[_cell(cell) for cell in row] for row in outcome.rows], right=right)
     print_text()
-    for note in outcome.notes:
+    for note in outcome.notes.splitlines():
         print_text(f"Note: {note}")
-    print_table(
-        "Checks",
-        ("", "measured", "s.e.", "runs", "at least", "at most", "by", "test", ""),
-        [
-            (
-                *(c.name, number(c.value, 4), number(c.error, 2), str(c.runs), number(c.low, 3), number(c.high, 3)),
-                *(c.basis, c.test, "ok" if c.passed else "FAIL"),
-            )
-            for c in outcome.checks
-        ],
-        right=range(1, 6),
-    )
+    headers, cells = ("", "measured", "s.e.", "runs", "at least", "at most", "by", "test", ""), []
+    for c in outcome.checks:
+        numbers = number(c.value, 4), number(c.error, 2), str(c.runs), number(c.low, 3), number(c.high, 3)
+        cells.append((c.name, *numbers, c.basis, c.test, "ok" if c.passed else "FAIL"))
+    print_table("Checks", headers, cells, right=range(1, 6))
     print_text(f"\n{'ok' if outcome.passed else 'FAIL'}: {outcome.criterion} ({record.seconds:.1f} s)")
     print_text(f"A false alarm has probability {outcome.alarm:.1g} at most.")
     print_text(f"Source: {record.experiment.source}")

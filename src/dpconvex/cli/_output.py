@@ -1,7 +1,5 @@
 """Output of commands: tables and JSON on stdout, one-line errors on stderr, and folders that appear whole or not."""
 
-from __future__ import annotations
-
 import difflib
 import functools
 import json
@@ -155,12 +153,12 @@ def json_text(value: Any) -> str:
     return json.dumps(finite(value), indent=2, allow_nan=False) + "\n"
 
 
-def print_files(certificate: PrivacyCertificate, folder: Path, *names: str, **facts: Any) -> None:
+def print_files(certificate: "PrivacyCertificate", folder: Path, *names: str, **facts: Any) -> None:
     """Print as JSON where files were written, what they hold, and their certificate."""
     print_json({"files": [str(folder / name) for name in names], **facts, "certificate": certificate.to_dict()})
 
 
-def print_released(certificate: PrivacyCertificate, folder: Path, *names: str, metrics: Any = None) -> None:
+def print_released(certificate: "PrivacyCertificate", folder: Path, *names: str, metrics: Any = None) -> None:
     """Say what was promised, state the `metrics` on a test file, if any, and say where the files are."""
     print_text(f"\n{certificate.explain(reasons=False)}\nReasons: dpconvex verify {shlex.quote(str(folder))} --explain")
     if metrics is not None:
@@ -185,7 +183,7 @@ def number(value: float | None, digits: int = 3) -> str:
     return "-" if value is None or not math.isfinite(value) else f"{value:.{digits}g}"
 
 
-def budget_words(privacy: PrivacyParams) -> str:
+def budget_words(privacy: "PrivacyParams") -> str:
     """Return epsilon, and delta where it is positive, for a table's title."""
     return f"epsilon {privacy.epsilon:g}" + (f", delta {privacy.delta:g}" if privacy.delta else "")
 

@@ -1,7 +1,5 @@
 """``dpconvex evaluate``: a model and a private test table in; metrics with intervals and their certificate out."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,9 +28,7 @@ By = Annotated[
 def evaluate(
     model: Annotated[Path, typer.Argument(help="Model folder, or model.skops.")],
     table: Annotated[Path, typer.Argument(help="CSV or Parquet file with the PRIVATE test records.")],
-    epsilon: _options.Epsilon,
-    by: By = None,
-    user_column: _options.UserColumn = None,
+    epsilon: _options.Epsilon, by: By = None, user_column: _options.UserColumn = None,
     out: Annotated[Path, typer.Option(help="Folder for the metrics, a page and the certificate.")] = Path("evaluation"),
     seed: _options.Seed = None, budget: _options.Budget = None, force: _options.ForceOwn = False,
     as_json: _options.Json = False,
@@ -75,7 +71,7 @@ def evaluate(
     _output.print_released(found.certificate_, out, *names)
 
 
-def grouped(schema: Schema, by: Sequence[str] | None) -> tuple[Any, Schema]:
+def grouped(schema: "Schema", by: Sequence[str] | None) -> "tuple[Any, Schema]":
     """Return the public levels of columns to group by (None for none), and the schema with those that it lacks."""
     from dpconvex.data import CategoricalColumn
     from dpconvex.estimators.evaluation import levels_of
@@ -87,13 +83,15 @@ def grouped(schema: Schema, by: Sequence[str] | None) -> tuple[Any, Schema]:
     return levels or None, replace(schema, columns=(*schema.columns, *extra))
 
 
-def write_metrics(found: PrivateMetrics, folder: Path, certificate: str, paid: Paid | None = None) -> PrivateMetrics:
+def write_metrics(
+    found: "PrivateMetrics", folder: Path, certificate: str, paid: Paid | None = None
+) -> "PrivateMetrics":
     """Write metrics.json, and the evaluation's certificate under the given name."""
     (folder / _output.METRICS).write_text(_output.json_text(found.to_dict()), encoding="utf-8")
     return replace(found, certificate_=write_certificate(found.certificate_, folder, paid, certificate))
 
 
-def print_metrics(found: PrivateMetrics, where: str) -> None:
+def print_metrics(found: "PrivateMetrics", where: str) -> None:
     """Print all metrics with their intervals, then the first few of the groups."""
 
     def row(name: str, each: Any) -> tuple[str, ...]:

@@ -1,7 +1,5 @@
 """``dpconvex fit-sparse``: a table and its schema in; a linear model over an l1 ball and its certificate out."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -77,7 +75,7 @@ def fit_sparse(
     _output.print_released(estimator.certificate_, out, *names, metrics=metrics)
 
 
-def build(schema: Schema, group: str | None, epsilon: float, delta: float, options: dict[str, Any]) -> Any:
+def build(schema: "Schema", group: str | None, epsilon: float, delta: float, options: dict[str, Any]) -> Any:
     """Return the unfitted estimator for a schema's target; with a column of groups, the worst-group classifier."""
     from dpconvex.estimators import PrivateLasso, PrivateSparseLogisticRegression, PrivateWorstGroupClassifier
 
@@ -90,14 +88,14 @@ def build(schema: Schema, group: str | None, epsilon: float, delta: float, optio
     return kind(epsilon, delta, **options)
 
 
-def facts(plan: Plan) -> dict[str, Any]:
+def facts(plan: "Plan") -> dict[str, Any]:
     """Return JSON-ready facts of a plan."""
     error = plan.predicted_error
     own = {"excess_loss_bound": error.bound, "trivial_loss": error.trivial, "vacuous": error.vacuous}
     return plan_facts(plan, **own, yardstick=plan.yardstick)
 
 
-def _show(plans: Sequence[Plan], promise: PrivacyParams, as_json: bool) -> None:
+def _show(plans: "Sequence[Plan]", promise: "PrivacyParams", as_json: bool) -> None:
     n, count = plans[0].public["n"], plans[0].public["dx"] // 2
     title = f"Plans for {n:,} records, {count:,} coefficients, {_output.budget_words(promise)}"
     note = "* chosen. bound: on the loss above that of the best coefficients of this l1 norm, proved but where the note"

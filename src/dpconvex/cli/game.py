@@ -1,7 +1,5 @@
 """``dpconvex game``: a table of payoffs in; private strategies of both players and their certificate out."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -93,7 +91,7 @@ def read_shape(text: str) -> tuple[int, int]:
     return _validate.integer("shape", int(found[0]), at_least=2), _validate.integer("shape", int(found[1]), at_least=2)
 
 
-def declared_columns(path: Path, form: str, shape: tuple[int, int]) -> Schema:
+def declared_columns(path: Path, form: str, shape: tuple[int, int]) -> "Schema":
     """Return a schema of numbers, by the header alone; what is no number counts as 0, an action as the first one."""
     from dpconvex.data import read_header
 
@@ -106,13 +104,13 @@ def declared_columns(path: Path, form: str, shape: tuple[int, int]) -> Schema:
     return _options.numbers_only(names)
 
 
-def facts(plan: SaddlePlan) -> dict[str, Any]:
+def facts(plan: "SaddlePlan") -> dict[str, Any]:
     """Return JSON-ready facts of a plan."""
     error = plan.predicted_error
     return plan_facts(plan, expected_gap=plan.expectation, gap_bound=error.bound, trivial_gap=error.trivial)
 
 
-def _show(plans: Sequence[SaddlePlan], as_json: bool) -> None:
+def _show(plans: "Sequence[SaddlePlan]", as_json: bool) -> None:
     first, n = plans[0], plans[0].problem.n
     sides = f"{first.problem.dx:,} x {first.problem.dy:,} actions"
     title = f"Plans for {n:,} records, {sides}, {_output.budget_words(first.privacy)}"

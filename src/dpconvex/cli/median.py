@@ -1,7 +1,5 @@
 """``dpconvex median``: a table of points in; a private center and its certificate out."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -135,7 +133,7 @@ def points_of(table: Any, names: Sequence[str]) -> Any:
     return source.encoded(encode, len(names))
 
 
-def released(estimator: PrivateGeometricMedian, names: list[str]) -> dict[str, Any]:
+def released(estimator: "PrivateGeometricMedian", names: list[str]) -> dict[str, Any]:
     """Return the content of ``median.json``: released values only."""
     center = None if estimator.center_ is None else estimator.center_.tolist()
     found = {"columns": names, "location": estimator.location_.tolist(), "center": center}
@@ -159,7 +157,9 @@ def coordinates(path: Path, columns: list[str] | None, user: str | None) -> list
     return names
 
 
-def _show_plan(model: PrivateGeometricMedian, rows: int | None, features: int | None, unit: str, as_json: bool) -> None:
+def _show_plan(
+    model: "PrivateGeometricMedian", rows: int | None, features: int | None, unit: str, as_json: bool
+) -> None:
     from dpconvex.algorithms.base import warn_of
 
     if rows is None or features is None:
@@ -181,7 +181,7 @@ def _show_plan(model: PrivateGeometricMedian, rows: int | None, features: int | 
         _output.print_text(f"{key.replace('_', ' ')}: {_output.number(value) if isinstance(value, float) else value}")
 
 
-def plan_facts(plan: LocationPlan) -> dict[str, Any]:
+def plan_facts(plan: "LocationPlan") -> dict[str, Any]:
     """Return JSON-ready facts of a plan."""
     from dpconvex._types import attributes
 

@@ -43,17 +43,15 @@ def plan(
     picture: Annotated[
         Path | None, typer.Option(help="File (.png, .svg, .pdf) for a picture of what is expected over epsilon.")
     ] = None,
-    rows: Annotated[int | None, typer.Option(help="Number of records.")] = None,
-    users: _options.Users = None,
+    rows: Annotated[int | None, typer.Option(help="Number of records.")] = None, users: _options.Users = None,
     features: Annotated[int | None, typer.Option(help="Number of columns, if there is no schema.")] = None,
     schema: Annotated[Path | None, typer.Option(help="Schema file (TOML).")] = None,
     feature_norm: Annotated[
         float | None, typer.Option(help="Bound on a row's Euclidean length, with --features. Default: 1.")
     ] = None,
     classes: Annotated[int | None, typer.Option(help="Number of classes. Default: the schema's, or 2.")] = None,
-    as_json: _options.Json = False,
-    **options: Any,
-) -> None:
+    as_json: _options.Json = False, **options: Any,
+) -> None:  # fmt: skip
     """List every valid plan with its noise and expected loss. Sees no data."""
     from dpconvex.algorithms.base import warn_of
     from dpconvex.data import Schema

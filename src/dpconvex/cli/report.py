@@ -259,14 +259,11 @@ def loss_figure(
     from matplotlib.ticker import LogLocator
 
     figure, axes = new_axes("loss", 3.3)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
     trivial, chosen = error.trivial, [value for value in (error.bound, error.expected) if value is not None]
     finite = [value for value in (*bounds, *expected, *chosen) if math.isfinite(value) and value > 0]
     low = min([trivial, even_loss or trivial, *finite]) / 2.2
     high = max([6 * trivial, min(60 * trivial, max([trivial, *finite])), *(1.5 * v for v in chosen if v in finite)])
-    axes.set_ylim(low, high)
-    axes.set_xlim(epsilons[0], epsilons[-1])
+    axes.set(xscale="log", yscale="log", xlim=(epsilons[0], epsilons[-1]), ylim=(low, high))
     axes.axhspan(trivial, high, color=WASH, linewidth=0)
     levels = [trivial] if even_loss is None else [trivial, even_loss]
     for level, dash in zip(levels, (TRIVIAL_DASH, EVEN_DASH), strict=False):
@@ -291,8 +288,7 @@ def loss_figure(
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(lambda value, _: f"{value:g}")
         axis.minorticks_off()
-    axes.set_xlabel("epsilon")
-    axes.set_ylabel("excess loss")
+    axes.set(xlabel="epsilon", ylabel="excess loss")
     return svg_text(figure, "loss")
 
 
@@ -309,11 +305,9 @@ def budget_figure(account: Account) -> str:
     axes.bar([k + 1 for k in shown], left, color=ACCENT, width=0.6)
     axes.axhline(total, color=MUTED, linewidth=1.2, linestyle=(0, (4, 3)))
     axes.annotate(f"total {total:g}", (shown[0] + 0.5, total), (4, 4), **LEFT, color=MUTED)
-    axes.set_xlim(shown[0] + 0.4, shown[-1] + 1.6)
-    axes.set_ylim(0, 1.15 * total)
+    axes.set(xlim=(shown[0] + 0.4, shown[-1] + 1.6), ylim=(0, 1.15 * total))
     axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
-    axes.set_xlabel("line of the budget")
-    axes.set_ylabel("epsilon left")
+    axes.set(xlabel="line of the budget", ylabel="epsilon left")
     return svg_text(figure, "budget")
 
 

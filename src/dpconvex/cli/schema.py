@@ -1,7 +1,5 @@
 """``dpconvex schema``: draft a schema file, show one, and look at what it makes of a table."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -141,7 +139,7 @@ def public_range(fields: dict[str, Any]) -> str:
     return f"{number(lower, 9)} to {number(upper, 9)}{unit}{made}" + "".join(f", {note}" for note in notes)
 
 
-def print_labels(schema: Schema) -> None:
+def print_labels(schema: "Schema") -> None:
     """Say which labels count and as what the others do: public, and said whether or not there are any others."""
     if schema.target is not None and not schema.target.numeric:
         print_text(f"Classes: {public_range(schema.target.to_dict())}, so check the spelling.")

@@ -1,7 +1,5 @@
 """``dpconvex search``: the best of several settings of a model, for one promise that covers the whole search."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -87,8 +85,8 @@ def search(
 
 
 def build(
-    model: str | None, schema: Schema, epsilon: float, delta: float, over: Sequence[str], seed: int | None
-) -> PrivateSearchCV:
+    model: str | None, schema: "Schema", epsilon: float, delta: float, over: Sequence[str], seed: int | None
+) -> "PrivateSearchCV":
     """Return the search that the options describe, not fitted."""
     from dpconvex.estimators import PrivateSearchCV
 
@@ -120,7 +118,7 @@ def settings(values: dict[str, Any]) -> dict[str, Any]:
     return {name: plain(value) for name, value in values.items()}
 
 
-def facts(plan: SearchPlan) -> dict[str, Any]:
+def facts(plan: "SearchPlan") -> dict[str, Any]:
     """Return JSON-ready facts of a plan."""
     candidates = []
     for each in plan.candidates:
@@ -132,12 +130,12 @@ def facts(plan: SearchPlan) -> dict[str, Any]:
     return {"method": plan.method, **costs, **_errors(plan.predicted_error), "candidates": candidates}
 
 
-def _errors(error: PredictedError) -> dict[str, Any]:
+def _errors(error: "PredictedError") -> dict[str, Any]:
     proved = {"excess_loss_bound": error.bound, "bound_is_proved": error.proved}
     return {"expected_excess_loss": error.expected, **proved}
 
 
-def _show(plans: Sequence[SearchPlan], as_json: bool) -> None:
+def _show(plans: "Sequence[SearchPlan]", as_json: bool) -> None:
     first = plans[0]
     if as_json:
         print_facts(first.n, first.privacy, map(facts, plans))

@@ -32,16 +32,12 @@ def shapes(
     if as_json:
         print_json({"effect": fitted.effect, "shapes": fitted.shape_table().to_pylist()})
         return
-    rows = [
-        (
-            row["column"] if row["output"] == 0 else f"{row['column']}, class {row['output']}",
-            row["level"] if row["knot"] is None else number(row["knot"], 6),
-            number(row["value"], 3),
-            number(row["deviation"], 2),
-            *([f"{row['lower']:.3g} to {row['upper']:.3g}"] if fitted.inference else []),
-        )
-        for row in fitted.shape_table().to_pylist()
-    ]
+    rows = []
+    for row in fitted.shape_table().to_pylist():
+        column = row["column"] if row["output"] == 0 else f"{row['column']}, class {row['output']}"
+        at = row["level"] if row["knot"] is None else number(row["knot"], 6)
+        interval = [f"{row['lower']:.3g} to {row['upper']:.3g}"] if fitted.inference else []
+        rows.append((column, at, number(row["value"], 3), number(row["deviation"], 2), *interval))
     names = ("column", "at", "value", "deviation", *["95 %"] * bool(fitted.inference))
     print_table("Shapes", names, rows, right=(2, 3, 4))
     if fitted.inference:

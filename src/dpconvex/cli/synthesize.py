@@ -1,7 +1,5 @@
 """``dpconvex synthesize``: a table and its schema in; a synthetic table and its certificate out."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -138,13 +136,13 @@ def read_bins(schema: Any, columns: Sequence[str] | None, kind: str, edges: Sequ
     return bins
 
 
-def facts(plan: QueryReleasePlan) -> dict[str, Any]:
+def facts(plan: "QueryReleasePlan") -> dict[str, Any]:
     """Return JSON-ready facts of a plan."""
     errors = {"expected_largest_error": plan.expectation, "largest_error_bound": plan.predicted_error.bound}
     return plan_facts(plan, **errors, yardstick=plan.yardstick)
 
 
-def _show(plans: Sequence[QueryReleasePlan], as_json: bool, filled: dict[str, str]) -> None:
+def _show(plans: "Sequence[QueryReleasePlan]", as_json: bool, filled: dict[str, str]) -> None:
     first = plans[0]
     privacy, cells = first.privacy, first.queries.cells
     means = [plan.public.get("expected_total_variation") for plan in plans]

@@ -1,7 +1,5 @@
 """Columns with finitely many public values: categories, and numbers in public bins."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from abc import ABC, abstractmethod
@@ -34,7 +32,7 @@ class CellColumn(ABC):
         """Return the value's position of every cell, int64 (n,); every content has one."""
 
     @abstractmethod
-    def decode(self, positions: Array, rng: np.random.Generator) -> pa.Array:
+    def decode(self, positions: Array, rng: np.random.Generator) -> "pa.Array":
         """Return cells (n,) with these values; numbers are drawn inside their bins."""
 
 
@@ -54,7 +52,7 @@ class CategoryCells(CellColumn):
         positions = codes(series, self.categories, closed=not self.other)
         return np.where(positions < 0, len(self.categories) if self.other else 0, positions)
 
-    def decode(self, positions: Array, rng: np.random.Generator) -> pa.Array:
+    def decode(self, positions: Array, rng: np.random.Generator) -> "pa.Array":
         unlisted = positions >= len(self.categories)
         return pa.array(self.categories, pa.string()).take(pa.array(positions, mask=unlisted))
 
@@ -82,7 +80,9 @@ class NumberCells(CellColumn):
         object.__setattr__(self, "edges", ends)
 
     @classmethod
-    def of(cls, name: str, within: NumberRange, bins: int | Sequence[float], missing: bool, step: float) -> NumberCells:
+    def of(
+        cls, name: str, within: NumberRange, bins: int | Sequence[float], missing: bool, step: float
+    ) -> "NumberCells":
         """Return bins of equal width after a range's map, or a bin per multiple of the step, or the given edges."""
         if isinstance(bins, int):
             count = _validate.integer(f"bins[{name!r}]", bins, at_least=1)
@@ -114,7 +114,7 @@ class NumberCells(CellColumn):
         bins, found = len(self.edges) - 1, np.searchsorted(self.edges[1:-1], values, side="right")
         return np.where(np.isnan(values), bins if self.missing else bins // 2, found)
 
-    def decode(self, positions: Array, rng: np.random.Generator) -> pa.Array:
+    def decode(self, positions: Array, rng: np.random.Generator) -> "pa.Array":
         edges = np.append(self.edges, self.edges[-1])
         places, below = np.array(self.law).T if self.law else (edges[:-1], np.arange(len(edges) - 1.0))
         starts = np.interp(edges, places, below)
@@ -158,7 +158,7 @@ class OpenCells(CellColumn):
     def encode(self, series: Series) -> Array:
         return numbers(series, texts=True)
 
-    def decode(self, positions: Array, rng: np.random.Generator) -> pa.Array:
+    def decode(self, positions: Array, rng: np.random.Generator) -> "pa.Array":
         raise AssertionError("nothing is drawn before the bins are found")
 
     def within(self, edges: Sequence[float], law: Sequence[tuple[float, float]]) -> NumberCells:

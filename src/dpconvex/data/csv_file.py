@@ -9,8 +9,6 @@ public. So is whether it ends in a carriage return alone: then these are line fe
 compressed (``.gz``), and ``-`` is the standard input.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io
@@ -36,7 +34,7 @@ _HEAD = 2**16  # bytes in which the first line ends, but for very long ones
 _CELLS, _ROWS = 2**16, 64  # cells located at a time, which fit a cache, but at least this number of rows
 
 
-def csv_columns(path: AnyPath, names: tuple[str, ...], line_breaks: bool = True) -> dict[str, pa.ChunkedArray]:
+def csv_columns(path: AnyPath, names: tuple[str, ...], line_breaks: bool = True) -> "dict[str, pa.ChunkedArray]":
     """Return columns of a CSV file as text that may be no valid Unicode, ``large_string`` (n,) each."""
     from dpconvex.data._csv_loops import gather, locate
 

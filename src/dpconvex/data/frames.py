@@ -4,8 +4,6 @@ Two rules hold for everything here. Errors come from public facts only: the head
 record is read by itself: how a cell is read never depends on another cell, or one record could change the others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral
 from typing import Any, Literal
@@ -90,7 +88,7 @@ def numbers(series: Series, texts: bool = False) -> Floats:
     return taken(with_nan(values), positions, np.nan)
 
 
-def number_table(table: IntoDataFrame, names: Sequence[str]) -> pa.Table:
+def number_table(table: IntoDataFrame, names: Sequence[str]) -> "pa.Table":
     """Return the named columns as numbers, read cell by cell: cells that are no number are missing, for any type."""
     frame = open_table(table, names)
     return pa.table({name: numbers(frame.get_column(name), texts=True) for name in names})
@@ -297,7 +295,7 @@ def _arrow(series: Series, read: Callable[[Any], Any] | None = None) -> Any:
         raise _unsupported(series) from None
 
 
-def object_texts(values: Array, read: Callable[[Any], Any] | None = None) -> pa.Array:
+def object_texts(values: Array, read: Callable[[Any], Any] | None = None) -> "pa.Array":
     """Return the text of each Python object, perhaps `read` first; null for missing ones and those without a text."""
     with np.errstate(all="ignore"):  # a NaN among the cells must not warn
         cells = np.asarray(values, dtype=object)

@@ -1,7 +1,5 @@
 """Tables as cells of a finite domain, and back."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -41,7 +39,7 @@ class TableCells:
     def of_schema(
         cls, schema: Schema, names: Sequence[str] | None = None, bins: Bins = DEFAULT_BINS,
         auto: NumberBins = DEFAULT_BINS, public: Collection[str] = (),
-    ) -> TableCells:  # fmt: skip
+    ) -> "TableCells":  # fmt: skip
         """Return the domain of columns, by default all; bins ``"auto"`` mean `auto`, but of `public` columns 16."""
         parts: dict[str, Described] = {column.name: column for column in schema.columns}
         if schema.target is not None:
@@ -81,7 +79,7 @@ class TableCells:
         """Positions of the columns of numbers, whose values have an order."""
         return tuple(k for k, part in enumerate(self.described) if part.numeric)
 
-    def within(self, found: Sequence[tuple[Sequence[float], Sequence[tuple[float, float]]]]) -> TableCells:
+    def within(self, found: Sequence[tuple[Sequence[float], Sequence[tuple[float, float]]]]) -> "TableCells":
         """Return the domain with the edges found of the open columns, in order, and what lies between them."""
         waiting = iter(found)
         each = (column.within(*next(waiting)) if isinstance(column, OpenCells) else column for column in self.columns)
@@ -97,7 +95,7 @@ class TableCells:
         found = [column.encode(part.read(frame)) for column, part in pairs]
         return np.stack(found, axis=1).astype(np.float64 if self.open else np.int64)
 
-    def decode(self, codes: Array, rng: np.random.Generator) -> pa.Table:
+    def decode(self, codes: Array, rng: np.random.Generator) -> "pa.Table":
         """Return a row for each row of positions (n, columns); numbers are drawn uniformly inside their bins."""
         found = {}
         for column, part, place in zip(self.columns, self.described, codes.T, strict=True):

@@ -12,16 +12,7 @@ from sklearn.utils.validation import column_or_1d, validate_data
 
 from dpconvex import _validate
 from dpconvex._types import Array, Floats
-from dpconvex.data.frames import (
-    Frame,
-    Series,
-    label_codes,
-    numbers as read_numbers,
-    open_table,
-    type_name,
-    typed,
-    whole,
-)
+from dpconvex.data import frames
 from dpconvex.errors import InvalidDataError, SchemaError
 from dpconvex.problems.minimax.base import clamped
 
@@ -29,7 +20,7 @@ from dpconvex.problems.minimax.base import clamped
 def learned_matrix(model: Any, X: Any, *, reset: bool, sparse: bool = False) -> Any:
     """Return `X` as `numeric_matrix` does; scikit-learn's `model` learns or checks the columns' names and number."""
     empty = not model._relation.fixes_size  # then the number of records is private, even whether there is any
-    matrix, table = numeric_matrix(X, empty=empty), typed(X)
+    matrix, table = numeric_matrix(X, empty=empty), frames.typed(X)
     if isinstance(nw.from_native(table, eager_only=True, pass_through=True), nw.DataFrame):
         validate_data(model, nw.to_native(table, pass_through=True), skip_check_array=True, reset=reset)
         return matrix
@@ -43,9 +34,9 @@ def numeric_matrix(X: Any, *, empty: bool = False) -> Any:
     An `X` without rows is refused unless `empty`.
     """
     # scikit-learn's checks would quote cells. Tables are read as schemas do: no cell decides how another is read.
-    X = typed(X)
+    X = frames.typed(X)
     if isinstance(nw.from_native(X, eager_only=True, pass_through=True), nw.DataFrame):
-        return _frame_matrix(open_table(X), empty)
+        return _frame_matrix(frames.open_table(X), empty)
     if empty and isinstance(X, list | tuple):
         raise InvalidDataError("X is a list, which has no columns if it is empty. Give an array or a data frame")
     array = X if scipy.sparse.issparse(X) else None
@@ -65,7 +56,7 @@ def numeric_matrix(X: Any, *, empty: bool = False) -> Any:
     return array
 
 
-def _frame_matrix(frame: Frame, empty: bool) -> Array:
+def _frame_matrix(frame: frames.Frame, empty: bool) -> Array:
     """Return a table as an array whose dtype follows from the types of its columns; missing cells are NaN."""
     _refuse_empty(frame.shape, empty)
     native, kinds = frame.to_native(), set(frame.schema.values())
@@ -76,9 +67,9 @@ def _frame_matrix(frame: Frame, empty: bool) -> Array:
     out = np.empty(frame.shape)
     for k, series in enumerate(frame.iter_columns()):
         try:
-            out[:, k] = read_numbers(series)
+            out[:, k] = frames.numbers(series)
         except SchemaError:
-            what = f"column {series.name!r} is not numeric, but {type_name(series)}"
+            what = f"column {series.name!r} is not numeric, but {frames.type_name(series)}"
             raise InvalidDataError(f"{what}. Leave it out, or describe the table with a Schema") from None
     return out
 
@@ -140,14 +131,14 @@ def _number(cell: Any) -> float:
     return float("nan")
 
 
-def column_of(values: Any, name: str) -> Series | Array:
+def column_of(values: Any, name: str) -> frames.Series | Array:
     """Return typed labels or targets (a series, or a table of one column) as a narwhals series, others as an array."""
     if isinstance(values, str):
         remedy = f"Pass the column, as in {name}=table[{values!r}], not its name"
         raise InvalidDataError(f"{name}={values!r}: must hold one label a record. {remedy}")
     if isinstance(values, list | tuple):
         return elements(values)
-    found: Any = nw.from_native(typed(values), eager_only=True, allow_series=True, pass_through=True)
+    found: Any = nw.from_native(frames.typed(values), eager_only=True, allow_series=True, pass_through=True)
     if isinstance(found, nw.Series):
         return found
     table = isinstance(found, nw.DataFrame)
@@ -167,10 +158,10 @@ def user_labels(groups: Any) -> Array:
     """Return labels of users as an array; for a column of a table, numbers that distinguish its labels."""
     labels = column_of(groups, "groups")
     if isinstance(labels, nw.Series):
-        return label_codes(labels)
+        return frames.label_codes(labels)
     if isinstance(groups, list | tuple):
         with np.errstate(all="ignore"):
-            return np.frompyfunc(whole, 1, 1)(labels)
+            return np.frompyfunc(frames.whole, 1, 1)(labels)
     if labels.dtype.kind in "cV":  # these have no order that a missing part leaves unchanged
         raise InvalidDataError(f"groups has dtype {dtype_name(labels)}: numbers, texts or dates are needed. Convert it")
     return labels

@@ -4,8 +4,6 @@ A model of declared columns sums a broken line per number and a value per level 
 the knots or levels, and a missing cell). It uses released numbers and public facts only, so this costs no privacy.
 """
 
-from __future__ import annotations
-
 import html
 import json
 import math
@@ -78,7 +76,7 @@ class Exported:
             write_atomically(path, text.encode())
         return text
 
-    def to_sklearn(self) -> Pipeline:
+    def to_sklearn(self) -> "Pipeline":
         """Return a fitted pipeline that makes the same predictions with scikit-learn alone, encoding included.
 
         It takes clean columns by name: numbers (NaN if missing), texts as the schema or its aliases spell them, and

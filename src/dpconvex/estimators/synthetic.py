@@ -1,7 +1,5 @@
 """`PrivateSyntheticData`: a private table that answers a family of marginals, as a scikit-learn style estimator."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, astuple, field, replace
 from typing import Any, ClassVar, Self, cast, overload
@@ -304,7 +302,7 @@ class PrivateSyntheticData(PrivateEstimator):
         self.certificate_, self.n_features_in_ = paid.named(result.certificate), len(cells.columns)
         return self
 
-    def sample(self, size: int | None = None, random_state: int | None = None) -> pa.Table:
+    def sample(self, size: int | None = None, random_state: int | None = None) -> "pa.Table":
         """Draw synthetic records from the released distribution; costs no privacy.
 
         Counts are rounded together (`ReleasedModel.sample`), not drawn one by one: the records' tables are as near the

@@ -144,8 +144,7 @@ class CohortMean(GuardedMean):
         return {**self.cohorts.describe(), "threshold": self.threshold, "score_noise": self.score_sigma}
 
     def draw(self, points: Array, radius: float, clip: float, source: BitSource) -> Floats | None:
-        inside = clipped(self, points, clip)
-        excesses, means = self.cohorts.examine(inside, radius, source)
+        excesses, means = self.cohorts.examine(clipped(self, points, clip), radius, source)
         bits, value = self.noisy(excesses, means, self.unit_length(radius, clip), source)
         return value / float(self.cohorts.shares @ bits) if 2 * bits.sum() >= len(bits) else None
 

@@ -88,8 +88,7 @@ class VertexSampling(Planned):
 
     def on_grid(self, scores: Floats) -> Floats:
         """Round to multiples of the step; NaN becomes 0, and magnitudes saturate where sums would cease to be exact."""
-        largest = 2.0**51 * self.step
-        return np.rint(finite(scores, largest) / self.step) * self.step
+        return np.rint(finite(scores, 2.0**51 * self.step) / self.step) * self.step
 
     def start(self, label: str, source: BitSource, ledger: Ledger, block: str | None = None) -> "VertexSession":
         """Record the release of all draws, and return the session that makes them."""

@@ -31,19 +31,11 @@ ERROR = 1e-3  #: Largest probability that an audit calls a true promise refuted.
 
 
 def audit(
-    plan: Auditable,
-    pairs: Pairs | None = None,
-    *,
-    title: str | None = None,
-    output: Callable[[Any], Floats] = released,
-    runs: int = 2000,
-    transcripts: int = 400,
-    error: float = ERROR,
-    seconds: float | None = None,
-    source: BitSource | None = None,
-    seed: int = 0,
+    plan: Auditable, pairs: Pairs | None = None,
+    *, title: str | None = None, output: Callable[[Any], Floats] = released, runs: int = 2000, transcripts: int = 400,
+    error: float = ERROR, seconds: float | None = None, source: BitSource | None = None, seed: int = 0,
     track: Track | None = None,
-) -> AuditReport:
+) -> AuditReport:  # fmt: skip
     """Try to refute the promise of a plan, or of anything with ``privacy`` and ``run(*data, source)``.
 
     `pairs` are those of the plan's own domain by default, for linear models; `output` turns what a run returns into the

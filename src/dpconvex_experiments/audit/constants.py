@@ -8,9 +8,7 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import Floats, final_dataclass
-from dpconvex.problems.custom.functions import ConvexFunction
-from dpconvex.problems.data.domain import Block
-from dpconvex.problems.data.records import Records
+from dpconvex.problems import Block, ConvexFunction, Records
 
 TOLERANCE = 1e-9  #: Relative size up to which a violation may be due to rounding.
 

@@ -239,14 +239,9 @@ def sampled_steps(releases: Iterable[Release]) -> Steps | None:
 
 
 def sampled_losses(
-    steps: Steps,
-    run: Run,
-    first: tuple[Any, ...],
-    second: tuple[Any, ...],
-    count: int,
-    seed: int = 0,
+    steps: Steps, run: Run, first: tuple[Any, ...], second: tuple[Any, ...], count: int, seed: int = 0,
     track: Track = untracked,
-) -> Losses:
+) -> Losses:  # fmt: skip
     """Return what `privacy_losses` does, for a run of these steps; users that do not change must be alike."""
     rate = steps.rate
     losses, taken, told = [], 0, 0

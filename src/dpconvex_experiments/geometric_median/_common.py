@@ -1,7 +1,5 @@
 """What the experiments share: seeds, cases, curves with error bars."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -52,13 +50,9 @@ def excess(points: Floats) -> Case:
 
 
 def bars(
-    axes: Axes,
-    x: Sequence[float],
-    curves: Mapping[str, Sequence[Estimate]],
-    labels: tuple[str, str],
-    *,
-    log: str = "xy",
-) -> None:
+    axes: "Axes", x: Sequence[float], curves: Mapping[str, Sequence[Estimate]], labels: tuple[str, str],
+    *, log: str = "xy",
+) -> None:  # fmt: skip
     """Draw curves with error bars of one standard deviation, cut off where a logarithmic axis ends."""
     for k, (name, means) in enumerate(curves.items()):
         mean = np.array([each.value for each in means])

@@ -1,7 +1,5 @@
 """Accuracy of the whole pipeline beside every baseline: over records, epsilon, contamination, skew; real points."""
 
-from __future__ import annotations
-
 import gzip
 import struct
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -92,7 +90,7 @@ class Found:
         return Estimate.quantile(np.maximum(self.errors, FLOOR), 0.5)
 
 
-def _errors(axes: Axes, found: Sequence[Found], methods: Iterable[str]) -> None:
+def _errors(axes: "Axes", found: Sequence[Found], methods: Iterable[str]) -> None:
     """Draw median errors, with bars from the quantile 10 % to that of 90 %."""
     for k, name in enumerate(methods):
         mine = [f for f in found if f.method == name]
@@ -144,7 +142,8 @@ class Sweep:
             for f in found
         )
         columns = (self.name, "method", "median error", "s.e.", "10 %", "90 %", "trials")
-        return Outcome(columns, rows, criterion, checks, lambda figure: self._draw(figure, found), (note, REFERENCE))
+        notes = f"{note}\n{REFERENCE}"
+        return Outcome(columns, rows, criterion, checks, lambda figure: self._draw(figure, found), notes)
 
     def _draw(self, figure: Figure, found: Sequence[Found]) -> None:
         axes = figure.subplots()
@@ -446,11 +445,9 @@ def real_data(setting: Setting, anchors: Anchors) -> Outcome:
             *(check for name, found in enough.items() for check in anchors.near({name: found})),
         ),
         draw,
-        (
-            "Bounds from the meaning of the columns: unit vectors; pixels in [0, 1]; log2 intensities in [0, 16], "
-            f"less 8. The finest radius is a millionth of the bound, delta = {DELTA:g}; bars: 10 % to 90 % of runs.",
-            "The factor of the criterion is from this measurement, the order from theory. Below it results are shown "
-            "too: 189 records are too few for 500 coordinates.",
-            *([f"Not installed, so left out: {'; '.join(missing)}."] if missing else []),
-        ),
+        "Bounds from the meaning of the columns: unit vectors; pixels in [0, 1]; log2 intensities in [0, 16], "
+        f"less 8. The finest radius is a millionth of the bound, delta = {DELTA:g}; bars: 10 % to 90 % of runs.\n"
+        "The factor of the criterion is from this measurement, the order from theory. Below it results are shown "
+        "too: 189 records are too few for 500 coordinates."
+        + (f"\nNot installed, so left out: {'; '.join(missing)}." if missing else ""),
     )

@@ -149,13 +149,9 @@ def _rows(setting: Setting, sweep: tuple[Data, ...]) -> list[_Row]:
 
 
 def _outcome(
-    anchors: Anchors,
-    rows: list[_Row],
-    label: Callable[[Data], str],
-    criterion: str,
-    claims: tuple[Check, ...],
+    anchors: Anchors, rows: list[_Row], label: Callable[[Data], str], criterion: str, claims: tuple[Check, ...],
     reported: str,
-) -> Outcome:
+) -> Outcome:  # fmt: skip
     """Table, figure and checks: the claims, and every mean error near its anchor."""
     found = {f"{label(r.data)}, {r.passes} passes, {r.method}": r.error for r in rows if r.passes in ANCHORED}
     groups: dict[str, list[_Row]] = {}
@@ -180,21 +176,21 @@ def _outcome(
         f"{criterion}; every mean error is near its anchor",
         (*claims, *anchors.near(found)),
         draw,
-        (f"The paper reports (plots only, no numbers): {reported}", *CHOICES),
+        f"The paper reports (plots only, no numbers): {reported}\n{CHOICES}",
     )
 
 
 CHOICES = (
     "Error: (f(x) - f(x*)) / r with r the radius that the methods are told, 20 times the effective one; error bars: "
-    f"one standard deviation. All methods cost rho = {RHO} (zero-concentrated), d = {DIM}.",
+    f"one standard deviation. All methods cost rho = {RHO} (zero-concentrated), d = {DIM}.\n"
     "Left open by the paper, chosen here: 90 % of a cluster's points are inside; delta = 1e-5 in m; p passes of n "
     "records are T = 2^K - 1 steps, the least such T >= p n, with a run of its own for every p; step r / (16 sqrt T) "
     "for StableDPSGD and r / (4 sqrt T) for FixedOrderDPSGD (the best of 4^-4..1); the start lies 0.75 r from the "
     "data's center, for about the origin the optimum would lie outside the ball. x* by Weiszfeld's method to 1e-10. "
-    "Later phases project onto the repaired balls.",
+    "Later phases project onto the repaired balls.\n"
     "Ours: DPGD, last half, averages the second half of the same iterates; descent, settling steps, is the "
     "library's default stage; fixed order, exact counts, has the proved "
-    "2 m eta for the printed (2 m + 1) eta, exact counts of every record, two phases and the last half of each.",
+    "2 m eta for the printed (2 m + 1) eta, exact counts of every record, two phases and the last half of each."
 )
 
 

@@ -1,5 +1,6 @@
 """Figure 1 and table 1: the effective radius by subsampled scores against the earlier search over all pairs."""
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -172,7 +173,7 @@ def figure_1(setting: Setting, anchors: Anchors) -> Outcome:
             *anchors.near(ratios, linear=True),
         ),
         draw,
-        (f"Error bars: one standard deviation over {trials} draws, n = {RECORDS}, d = {DIM}.", OPEN),
+        f"Error bars: one standard deviation over {trials} draws, n = {RECORDS}, d = {DIM}.\n{OPEN}",
     )
 
 
@@ -208,17 +209,10 @@ def table_1(setting: Setting, _anchors: Anchors) -> Outcome:
     """How long does the search for the radius take, and how does that grow?"""
     _sweep(Setting(True, setting.seed), 1)  # compiles
     swept = _sweep(Setting(True, setting.seed, setting.track), 3 if setting.quick else 30)
-    found = [
-        Timing(
-            f"{panel.name}, {panel.axis} varies",
-            RECORDS,
-            name,
-            Estimate.of(seconds for f in swept if f.panel == panel and f.search == name for seconds in f.seconds),
-            panel.paper.get(name),
-        )
-        for panel in PANELS
-        for name in SEARCHES
-    ]
+    found = []
+    for panel, name in itertools.product(PANELS, SEARCHES):
+        spent = Estimate.of(s for f in swept if f.panel == panel and f.search == name for s in f.seconds)
+        found.append(Timing(f"{panel.name}, {panel.axis} varies", RECORDS, name, spent, panel.paper.get(name)))
     grown = _growth(setting)
     sizes = list(dict.fromkeys(t.n for t in grown))
     seconds = {name: [t.seconds for t in grown if t.search == name] for name in SEARCHES}
@@ -250,10 +244,7 @@ def table_1(setting: Setting, _anchors: Anchors) -> Outcome:
             checks.mean("RadiusFinder over FastRadius, largest n", gain, 4.0, 400.0),
         ),
         draw,
-        (
-            "The paper's 29-fold gain at n = 1,000 is not there against compiled code for all pairs; a gain appears "
-            "at larger n, and grows, as quadratic against nearly linear time must. Seconds are the machine's: they "
-            "have no anchors, and the false alarms hold where each of five runs is disturbed alike.",
-            OPEN,
-        ),
+        "The paper's 29-fold gain at n = 1,000 is not there against compiled code for all pairs; a gain appears "
+        "at larger n, and grows, as quadratic against nearly linear time must. Seconds are the machine's: they "
+        f"have no anchors, and the false alarms hold where each of five runs is disturbed alike.\n{OPEN}",
     )

@@ -91,11 +91,9 @@ def steps(setting: Setting, anchors: Anchors) -> Outcome:
             *anchors.near({f"{SETTLING}, factor {k:g}": summaries[k, SETTLING] for k in inflations}),
         ),
         draw,
-        (
-            f"Gaussian cluster, R = 50, sigma = {SIGMA}, 90 % inside, n = {RECORDS:,}, d = {DIM}; {STEPS} gradients, "
-            f"mu = {MU:g}; the start lies {WIDE[0]:g} told radii away and the ball has {WIDE[2]:g}. A measurement, no "
-            "theorem.",
-        ),
+        f"Gaussian cluster, R = 50, sigma = {SIGMA}, 90 % inside, n = {RECORDS:,}, d = {DIM}; {STEPS} gradients, "
+        f"mu = {MU:g}; the start lies {WIDE[0]:g} told radii away and the ball has {WIDE[2]:g}. A measurement, no "
+        "theorem.",
     )
 
 
@@ -119,6 +117,11 @@ class _Cell:
     cloud: str
     squares: tuple[float, ...]  #: squared constants, one for each run
     excess: tuple[float, ...]  #: excess objective of each run, as a multiple of ``f sqrt(d) / (n epsilon)``
+
+    @property
+    def words(self) -> str:
+        """The cell in words, for the names of checks."""
+        return f"{self.cloud}, d = {self.d}, n = {self.n}, epsilon = {self.epsilon:g}"
 
     @property
     def plenty(self) -> float:
@@ -185,25 +188,13 @@ def constant(setting: Setting, anchors: Anchors) -> Outcome:
         "that multiple of the lower bound's f sqrt(d) / (n epsilon); constants are near their anchors",
         (
             checks.mean("mean square of the constant, pooled", pooled, 4.0, TARGET**2),
-            *(
-                checks.mean(
-                    f"excess over the lower bound, {c.cloud}, d = {c.d}, n = {c.n}, epsilon = {c.epsilon:g}",
-                    Estimate.of(c.excess),
-                    0.0,
-                    TARGET,
-                )
-                for c in enough
-            ),
-            *anchors.near(
-                {f"constant, {c.cloud}, d = {c.d}, n = {c.n}, epsilon = {c.epsilon:g}": c.constant for c in enough}
-            ),
+            *(checks.mean(f"excess over the lower bound, {c.words}", Estimate.of(c.excess), 0, TARGET) for c in enough),
+            *anchors.near({f"constant, {c.words}": c.constant for c in enough}),
         ),
         draw,
-        (
-            f"delta = {DELTA:g}, R = {BOUND:g}, finest radius {FINEST:g}. 2 is what an average of all gradients knows "
-            "of the median; 8 % of it is radius and test, 9 % the approach, which is not averaged. In units of epsilon "
-            "the constant is epsilon / mu times as large: 4.2 at epsilon 1.",
-        ),
+        f"delta = {DELTA:g}, R = {BOUND:g}, finest radius {FINEST:g}. 2 is what an average of all gradients knows "
+        "of the median; 8 % of it is radius and test, 9 % the approach, which is not averaged. In units of epsilon "
+        "the constant is epsilon / mu times as large: 4.2 at epsilon 1.",
     )
 
 
@@ -263,9 +254,7 @@ def one_pass(setting: Setting, anchors: Anchors) -> Outcome:
             *anchors.near({f"{row[0]} order, n = {row[1]}": worst[row[0]][sizes.index(row[1])] for row in rows}),
         ),
         draw,
-        (
-            "Points at the two ends of a diameter of the told ball, one place with a majority of 1 to "
-            f"{MAJORITIES[-1]:.2g} of the points; d = 5, epsilon = 1, delta = {DELTA:g}, one pass, printed constants; "
-            f"{trials} runs. A pass that learns nothing has slope 0.",
-        ),
+        "Points at the two ends of a diameter of the told ball, one place with a majority of 1 to "
+        f"{MAJORITIES[-1]:.2g} of the points; d = 5, epsilon = 1, delta = {DELTA:g}, one pass, printed constants; "
+        f"{trials} runs. A pass that learns nothing has slope 0.",
     )

@@ -7,8 +7,7 @@ import numpy as np
 from dpconvex._types import Floats
 from dpconvex.algorithms import require
 from dpconvex.algorithms.erm import heavy_tailed
-from dpconvex.algorithms.erm.heavy_tailed import HeavyTailedPlan
-from dpconvex.algorithms.erm.heavy_tailed.moments import Moments
+from dpconvex.algorithms.erm.heavy_tailed import HeavyTailedPlan, Moments
 from dpconvex.algorithms.erm.heavy_tailed.surrogates import SOLVER
 from dpconvex.losses import AbsoluteLoss, HuberLoss, LinearModelLoss
 from dpconvex.privacy import PrivacyParams
@@ -112,9 +111,7 @@ def audit(setting: Setting, anchors: Anchors) -> Outcome:
         "often as privacy demands, and as our anchors",
         tuple(checks),
         draw,
-        (
-            f"One dimension, n = 3, features of 1e3, targets of 1e9; {count:,} releases of each of two neighbors, "
-            f"Clopper-Pearson bounds at confidence 1 - {SINGLE:g}. Decoding (T16): {runs} runs at epsilon = 0.5, "
-            "k = 2; found is the frequency of mistakes, claimed the least of any pure method.",
-        ),
+        f"One dimension, n = 3, features of 1e3, targets of 1e9; {count:,} releases of each of two neighbors, "
+        f"Clopper-Pearson bounds at confidence 1 - {SINGLE:g}. Decoding (T16): {runs} runs at epsilon = 0.5, "
+        "k = 2; found is the frequency of mistakes, claimed the least of any pure method.",
     )

@@ -10,8 +10,7 @@ from scipy.stats import binom
 
 from dpconvex._types import Floats
 from dpconvex.algorithms.erm import heavy_tailed
-from dpconvex.algorithms.erm.heavy_tailed import clipped_gradient
-from dpconvex.algorithms.erm.heavy_tailed.moments import Moments
+from dpconvex.algorithms.erm.heavy_tailed import Moments, clipped_gradient
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import LinearModelProblem
@@ -26,11 +25,6 @@ from dpconvex_experiments.shared import LINE_STYLES, lines, panels, streams, uni
 DIM, EPSILON = 10, 1.0
 ORDERS = (2.0, 4.0)
 KAPPAS = (1.0, 4.0, 16.0, 64.0)
-
-
-def moments_of(law: PackingLaw) -> Moments:
-    """Return the exact moments of the gradients."""
-    return Moments(law.k, 1.0, law.moment(2.0), law.mean_norm)
 
 
 def estimated_mean(w: Floats, norm: float) -> Floats:
@@ -57,7 +51,8 @@ def sampling_lower_bound(n: int) -> tuple[float, float]:
 def packing_excess(k: float, n: int, kappa: float, runs: int, seed: int) -> Estimate:
     """Return the mean excess risk on packing instances with ``p = kappa d/(n epsilon)`` and random directions."""
     p = min(kappa * DIM / (n * EPSILON), 1.0)
-    plan = _plan(n, moments_of(PackingLaw(k, p, np.eye(DIM)[0])))
+    law = PackingLaw(k, p, np.eye(DIM)[0])
+    plan = _plan(n, Moments(k, 1.0, law.moment(2.0), law.mean_norm))  # the exact moments of the gradients
     found = []
     for run in range(runs):
         rng, source = streams(seed, run, int(k), n, int(kappa))
@@ -132,14 +127,12 @@ def lower_bound(setting: Setting, anchors: Anchors) -> Outcome:
             *anchors.near(near),
         ),
         draw,
-        (
-            f"d = {DIM}, epsilon = {EPSILON:g}, linear loss over the unit ball. k.x: mean excess of {runs} random "
-            "directions with p = x d/(n epsilon), over D G_k (d/(n epsilon))^(1-1/k); the plan is told the moments of "
-            f"these instances. Packing: the worst of them; exponents {exponents}.",
-            "Private: the paper's lower bound with its constants (Lemmas G.1 and G.3; 2^d directions on the sphere, as "
-            "means must have the same length), largest over p. Two: measured on laws on +-e_1, G_k = 1; any: what no "
-            "method, private or not, can go below there.",
-        ),
+        f"d = {DIM}, epsilon = {EPSILON:g}, linear loss over the unit ball. k.x: mean excess of {runs} random "
+        "directions with p = x d/(n epsilon), over D G_k (d/(n epsilon))^(1-1/k); the plan is told the moments of "
+        f"these instances. Packing: the worst of them; exponents {exponents}.\n"
+        "Private: the paper's lower bound with its constants (Lemmas G.1 and G.3; 2^d directions on the sphere, as "
+        "means must have the same length), largest over p. Two: measured on laws on +-e_1, G_k = 1; any: what no "
+        "method, private or not, can go below there.",
     )
 
 
@@ -231,13 +224,11 @@ def constants(setting: Setting, anchors: Anchors) -> Outcome:
         "thousandth of what the printed constants need in every setting; its thresholds are near their anchors",
         (*(check for row in rows if row[3] == 1.0 for check in _useful(row)), *anchors.near(near)),
         draw,
-        (
-            "G_1 = G_2 = G_k = 1, D = 2, linear loss. Share: 1 is the trivial bound G_1 D, what any fixed vector may "
-            "lose; 0.1 a tenth of it. The zero vector loses at most half. Localized: calibrated, in expectation; the "
-            "next two hold but for probability 0.1. Printed: with the bias repaired.",
-            "Descent: pure clipped gradient descent by its own bound, which is on the excess on the *data*; the others "
-            "are on the population's. Overtakes: from where the localized bound is the smaller one. Empty: above 1e15.",
-        ),
+        "G_1 = G_2 = G_k = 1, D = 2, linear loss. Share: 1 is the trivial bound G_1 D, what any fixed vector may "
+        "lose; 0.1 a tenth of it. The zero vector loses at most half. Localized: calibrated, in expectation; the "
+        "next two hold but for probability 0.1. Printed: with the bias repaired.\n"
+        "Descent: pure clipped gradient descent by its own bound, which is on the excess on the *data*; the others "
+        "are on the population's. Overtakes: from where the localized bound is the smaller one. Empty: above 1e15.",
     )
 
 

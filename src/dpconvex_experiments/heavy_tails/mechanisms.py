@@ -129,10 +129,8 @@ def mechanisms(setting: Setting, anchors: Anchors) -> Outcome:
         "twice that of truncation); all are near their anchors",
         tuple(checks),
         draw,
-        (
-            f"Linear loss over [-1, 1], Pareto(2.2) records with G_2 = 1 and a signal r, the worst of nine, epsilon = "
-            f"{EPSILON:g}, means of {min(RUNS.values())} to {max(RUNS.values())} runs, in the full form "
-            f"{min(TIMES.values())} (most records) to {max(TIMES.values())} (fewest) times as many. Loss of one's own: "
-            "the same function as a RecordLoss, whose Lipschitz extension is computed by certified planes.",
-        ),
+        f"Linear loss over [-1, 1], Pareto(2.2) records with G_2 = 1 and a signal r, the worst of nine, epsilon = "
+        f"{EPSILON:g}, means of {min(RUNS.values())} to {max(RUNS.values())} runs, in the full form "
+        f"{min(TIMES.values())} (most records) to {max(TIMES.values())} (fewest) times as many. Loss of one's own: "
+        "the same function as a RecordLoss, whose Lipschitz extension is computed by certified planes.",
     )

@@ -9,8 +9,7 @@ import numpy as np
 from dpconvex._types import Floats
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.erm import heavy_tailed, output_perturbation
-from dpconvex.algorithms.erm.heavy_tailed import clipped_gradient
-from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, record_cap
+from dpconvex.algorithms.erm.heavy_tailed import Moments, clipped_gradient, record_cap
 from dpconvex.losses import AbsoluteLoss, HuberLoss, LinearModelLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import LinearModelProblem
@@ -188,17 +187,15 @@ def comparison(setting: Setting, anchors: Anchors) -> Outcome:
         f"{EPSILON:g}, d = {DIM} less than half of what the zero vector loses; it and descent are near their anchors",
         tuple(checks),
         draw,
-        (
-            f"Figure: d = {DIM}, epsilon = {EPSILON:g}. R = {RADIUS:g}, coefficients of norm {SIGNAL:g}; absolute: "
-            "Student features (2.6 degrees of freedom) and noise (3), k = 2; huber: 5 and 5, k = 4. Means of "
-            f"{runs} runs on {FRESH:,} fresh records. Moments from a public sample of as many.",
-            "Printed: the paper's constants, which leave the zero vector where it is. Worst case: output perturbation "
-            "with noise for the longest record that the domain admits. Descent: clipped gradient descent with the "
-            f"constants of its bound; delta: with Gaussian noise, delta = {DELTA:g}. Its bound is for the data.",
-            f"Tuned: the same with the best of {len(GRID)} constants by the test risk itself, which no private method "
-            "can do; on public data of the same kind it is possible, and then it is the method to beat: the risk is "
-            "strongly convex around its minimum, where localization has no advantage.",
-        ),
+        f"Figure: d = {DIM}, epsilon = {EPSILON:g}. R = {RADIUS:g}, coefficients of norm {SIGNAL:g}; absolute: "
+        "Student features (2.6 degrees of freedom) and noise (3), k = 2; huber: 5 and 5, k = 4. Means of "
+        f"{runs} runs on {FRESH:,} fresh records. Moments from a public sample of as many.\n"
+        "Printed: the paper's constants, which leave the zero vector where it is. Worst case: output perturbation "
+        "with noise for the longest record that the domain admits. Descent: clipped gradient descent with the "
+        f"constants of its bound; delta: with Gaussian noise, delta = {DELTA:g}. Its bound is for the data.\n"
+        f"Tuned: the same with the best of {len(GRID)} constants by the test risk itself, which no private method "
+        "can do; on public data of the same kind it is possible, and then it is the method to beat: the risk is "
+        "strongly convex around its minimum, where localization has no advantage.",
     )
 
 

@@ -154,11 +154,9 @@ def parameter_free(setting: Setting, anchors: Anchors) -> Outcome:
             *anchors.near(named),
         ),
         draw,
-        (
-            "Linear loss over the unit ball; d = 10 at epsilon 1, d = 50 at epsilon 1/4. Noise: C d/(m epsilon), bias: "
-            "E (A - C)_+, both over (d/(m epsilon))^(1-1/k) with m = 3 n/8; C is the released level, the plan knows "
-            f"neither k nor G_k. Excess: the largest mean of {runs} runs over {len(SHARES) + 1} strengths of the "
-            "signal, over D (d/(n epsilon))^(1-1/k) + D/sqrt(n). Known: told k (4 for constant lengths) and "
-            "G_k = 1. Price: their ratio; below 1 nothing is lost, as the constants for known moments are other ones.",
-        ),
+        "Linear loss over the unit ball; d = 10 at epsilon 1, d = 50 at epsilon 1/4. Noise: C d/(m epsilon), bias: "
+        "E (A - C)_+, both over (d/(m epsilon))^(1-1/k) with m = 3 n/8; C is the released level, the plan knows "
+        f"neither k nor G_k. Excess: the largest mean of {runs} runs over {len(SHARES) + 1} strengths of the "
+        "signal, over D (d/(n epsilon))^(1-1/k) + D/sqrt(n). Known: told k (4 for constant lengths) and "
+        "G_k = 1. Price: their ratio; below 1 nothing is lost, as the constants for known moments are other ones.",
     )

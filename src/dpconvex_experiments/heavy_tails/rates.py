@@ -157,13 +157,11 @@ def rates(setting: Setting, anchors: Anchors) -> Outcome:
             *anchors.near(strong),
         ),
         draw,
-        (
-            "Linear loss over the unit ball; records r e_1 + (1 - r) V with Pareto(k + 0.2) lengths of V, G_k = 1; the "
-            f"largest mean of {runs} runs over {count} strengths r. Not swept: n = {n:,}, d = 50, "
-            "epsilon = 0.25, where the private term of the rate is the larger one. Slopes are those of a sweep as a "
-            "whole. Quick mode: fewer runs, wider limits.",
-            "Where sqrt(n) does more harm than privacy (k = 4, epsilon = 1) the other term of the rate shows.",
-        ),
+        "Linear loss over the unit ball; records r e_1 + (1 - r) V with Pareto(k + 0.2) lengths of V, G_k = 1; the "
+        f"largest mean of {runs} runs over {count} strengths r. Not swept: n = {n:,}, d = 50, "
+        "epsilon = 0.25, where the private term of the rate is the larger one. Slopes are those of a sweep as a "
+        "whole. Quick mode: fewer runs, wider limits.\n"
+        "Where sqrt(n) does more harm than privacy (k = 4, epsilon = 1) the other term of the rate shows.",
     )
 
 
@@ -240,11 +238,9 @@ def stages(setting: Setting, anchors: Anchors) -> Outcome:
             *anchors.near({f"{words[s]}, k = {k:g}, m = {m}": e for (k, m, s), e in found.items()}),
         ),
         draw,
-        (
-            f"Linear loss, Pareto(k + 0.2) gradients with G_k = 1, d = {DIM}, epsilon = {EPSILON:g}, level "
-            f"G_k (m epsilon/d)^(1/k); {QUANTILE:g} quantiles of {runs} runs, the paper's probability, of lambda times "
-            "the distance to the exact minimizer of the records' own losses.",
-            "Half of epsilon for each of two releases, and the printed noise, 1.9 times what privacy asks for, are the "
-            "factor; the second stage gains nothing (erratum E1).",
-        ),
+        f"Linear loss, Pareto(k + 0.2) gradients with G_k = 1, d = {DIM}, epsilon = {EPSILON:g}, level "
+        f"G_k (m epsilon/d)^(1/k); {QUANTILE:g} quantiles of {runs} runs, the paper's probability, of lambda times "
+        "the distance to the exact minimizer of the records' own losses.\n"
+        "Half of epsilon for each of two releases, and the printed noise, 1.9 times what privacy asks for, are the "
+        "factor; the second stage gains nothing (erratum E1).",
     )

@@ -78,10 +78,8 @@ def surrogates(setting: Setting, _anchors: Anchors) -> Outcome:
         "at most as tau adds to it; the planned steps of Theorem D.4 grow like m^4 as printed, like m^2 by convexity",
         tuple(checks),
         draw,
-        (
-            f"Absolute loss, d = 2, m = {m}, features t(2.1), targets t(3), unit disc, C = 1, lambda = {RIDGE:g}, "
-            f"tau = {ACCURACY:g} C/(lambda m), epsilon = 1; {runs} data sets with {DRAWS} draws of the noise each.",
-        ),
+        f"Absolute loss, d = 2, m = {m}, features t(2.1), targets t(3), unit disc, C = 1, lambda = {RIDGE:g}, "
+        f"tau = {ACCURACY:g} C/(lambda m), epsilon = 1; {runs} data sets with {DRAWS} draws of the noise each.",
     )
 
 

@@ -116,14 +116,12 @@ def adversarial(setting: Setting, anchors: Anchors) -> Outcome:
             *anchors.near({name: found for name, (found, _) in private.items()}),
         ),
         draw,
-        (
-            f"Counterexample: f(w, v) = w v + w^2/2, v in [-1, 1], whose worst case is not smooth; {count} releases, "
-            f"measured exponent {rate.value:.3f} +- {rate.error:.3f}. Bound 2 L^2/mu q, claim 4 kappa L^2/mu q^2 "
-            "with q = 1/n.",
-            f"Robust logistic regression: n = {n}, d = {DIM}, R = {RADIUS:g}, delta = 0, {runs} runs. Accuracies on as "
-            "many fresh records: clean, under the attack trained against, and under it when trained without; excess "
-            "adversarial risk against the fit that is not private, whose epsilon is shown as missing.",
-        ),
+        f"Counterexample: f(w, v) = w v + w^2/2, v in [-1, 1], whose worst case is not smooth; {count} releases, "
+        f"measured exponent {rate.value:.3f} +- {rate.error:.3f}. Bound 2 L^2/mu q, claim 4 kappa L^2/mu q^2 "
+        "with q = 1/n.\n"
+        f"Robust logistic regression: n = {n}, d = {DIM}, R = {RADIUS:g}, delta = 0, {runs} runs. Accuracies on as "
+        "many fresh records: clean, under the attack trained against, and under it when trained without; excess "
+        "adversarial risk against the fit that is not private, whose epsilon is shown as missing.",
     )
 
 
@@ -234,13 +232,11 @@ def baselines(setting: Setting, anchors: Anchors) -> Outcome:
         "d = 10; without delta, all are near their anchors",
         (*below, *anchors.near(near)),
         draw,
-        (
-            f"Logistic regression, unit features, true coefficients of norm {TRUE_NORM:g}, R = {BASELINE_RADIUS:g}, 30 "
-            "runs each (10 for n = 100,000, and in quick mode); mean excess of the empirical risk, unregularized. "
-            "Of zero: what the zero vector loses.",
-            "Objective perturbation here is the library's, with approximate minima. Not shown, as the library has no "
-            "such part: noisy gradient descent. Nor an oracle regularization, which is not private.",
-        ),
+        f"Logistic regression, unit features, true coefficients of norm {TRUE_NORM:g}, R = {BASELINE_RADIUS:g}, 30 "
+        "runs each (10 for n = 100,000, and in quick mode); mean excess of the empirical risk, unregularized. "
+        "Of zero: what the zero vector loses.\n"
+        "Objective perturbation here is the library's, with approximate minima. Not shown, as the library has no "
+        "such part: noisy gradient descent. Nor an oracle regularization, which is not private.",
     )
 
 
@@ -296,12 +292,10 @@ def diameter(setting: Setting, anchors: Anchors) -> Outcome:
         "plan needs no larger reach than it; its risks are near their anchors",
         (*checks, *anchors.near(near)),
         draw,
-        (
-            f"Largest distance to 2d records on the axes, R = L = 1, delta = 0, {count} releases. Reach: what the "
-            "noise covers in the paper's regularized mechanism (Theorem 3.4.1a) and in the library's plan; the "
-            "diameter mechanism covers 2. Then bounds and measured risks of both.",
-            "Where noise drowns everything the library regularizes almost to a constant, and covers less than 2.",
-        ),
+        f"Largest distance to 2d records on the axes, R = L = 1, delta = 0, {count} releases. Reach: what the "
+        "noise covers in the paper's regularized mechanism (Theorem 3.4.1a) and in the library's plan; the "
+        "diameter mechanism covers 2. Then bounds and measured risks of both.\n"
+        "Where noise drowns everything the library regularizes almost to a constant, and covers less than 2.",
     )
 
 

@@ -1,7 +1,5 @@
 """E14, E15: the exponential mechanism of Appendix G, and the worst instance for noise that covers the whole ball."""
 
-from __future__ import annotations
-
 import math
 from typing import TYPE_CHECKING
 
@@ -53,7 +51,7 @@ def exponential(setting: Setting, _anchors: Anchors) -> Outcome:
     ]
     gain = found[METHODS[1]][-1].over(found[METHODS[2]][-1])
 
-    def draw(figure: Figure) -> None:
+    def draw(figure: "Figure") -> None:
         curves = {name: [excess.value for excess in all_] for name, all_ in found.items()}
         lines(figure.subplots(), sizes, curves, ("records", "excess risk"))
 
@@ -67,11 +65,9 @@ def exponential(setting: Setting, _anchors: Anchors) -> Outcome:
             mean("localized over output perturbation", gain, 0.0, 1.0),
         ),
         draw,
-        (
-            f"Mean of |w - {MINIMUM:g}|, one parameter, R = L = 1, epsilon = 1. Means of {blocks} medians of {BLOCK} "
-            "runs each: rare misses of the small ball make most of a mean of so few, and a median of many jumps on the "
-            f"mechanism's grid. The last two have a ridge of {RIDGE:g} in their target.",
-        ),
+        f"Mean of |w - {MINIMUM:g}|, one parameter, R = L = 1, epsilon = 1. Means of {blocks} medians of {BLOCK} "
+        "runs each: rare misses of the small ball make most of a mean of so few, and a median of many jumps on the "
+        f"mechanism's grid. The last two have a ridge of {RIDGE:g} in their target.",
     )
 
 
@@ -130,7 +126,7 @@ def worst_case(setting: Setting, anchors: Anchors) -> Outcome:
                 checks.append(mean(f"cone at the center, {where}", Estimate.of(cones[0]), exactly, exactly))
     checks += [mean(name, e, 0.0, 1.0) for name, e in near.items()]
 
-    def draw(figure: Figure) -> None:
+    def draw(figure: "Figure") -> None:
         for axes, d in zip(panels(figure, len(dims)), dims, strict=True):
             mine = [row for row in rows if row[0] == d]
             curves = {
@@ -145,12 +141,10 @@ def worst_case(setting: Setting, anchors: Anchors) -> Outcome:
         "mechanism of two levels loses less everywhere",
         (*checks, *anchors.near(near)),
         draw,
-        (
-            "R = L = 1. Worst: L times the distance of the projected noisy minimizer, at the worst of six depths from "
-            "the center (0) to the sphere (1). Searched: hill climbing over maxima of 6 absolute values, as a share of "
-            "the cone on the same draws. Two levels: uniform on a ball around the minimizer with density e^epsilon, "
-            "and 1 elsewhere, at the worse of the center and the sphere; an experiment, not a part of the library.",
-        ),
+        "R = L = 1. Worst: L times the distance of the projected noisy minimizer, at the worst of six depths from "
+        "the center (0) to the sphere (1). Searched: hill climbing over maxima of 6 absolute values, as a share of "
+        "the cone on the same draws. Two levels: uniform on a ball around the minimizer with density e^epsilon, "
+        "and 1 elsewhere, at the worse of the center and the sphere; an experiment, not a part of the library.",
     )
 
 

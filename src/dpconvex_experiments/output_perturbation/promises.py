@@ -81,10 +81,8 @@ def sampler(setting: Setting, _anchors: Anchors) -> Outcome:
         "Gamma(d) nor a chi-squared test of the mean direction rejects",
         tuple(check for found in judged for check in found),
         draw,
-        (
-            f"{count} draws of scale theta = {SCALE} in each dimension. Lengths in units of d theta, squares of "
-            "d (d + 1) theta^2.",
-        ),
+        f"{count} draws of scale theta = {SCALE} in each dimension. Lengths in units of d theta, squares of "
+        "d (d + 1) theta^2.",
     )
 
 
@@ -156,12 +154,10 @@ def calibration(setting: Setting, _anchors: Anchors) -> Outcome:
             ),
         ),
         draw,
-        (
-            f"Last four columns: true over nominal delta, at nominal {NOMINAL:g}; the algorithms as printed. Excess "
-            "sigma: the closed formula's over the least that is private.",
-            f"Grid: epsilon 1e-3 to 1e3, delta 1e-12 to 0.49; largest ratio {max(worst.values()):.6f}. The stable form "
-            f"of c_delta differs from the printed one by {stable:.1e} where that has digits left.",
-        ),
+        f"Last four columns: true over nominal delta, at nominal {NOMINAL:g}; the algorithms as printed. Excess "
+        "sigma: the closed formula's over the least that is private.\n"
+        f"Grid: epsilon 1e-3 to 1e3, delta 1e-12 to 0.49; largest ratio {max(worst.values()):.6f}. The stable form "
+        f"of c_delta differs from the printed one by {stable:.1e} where that has digits left.",
     )
 
 
@@ -241,10 +237,8 @@ def sensitivity(setting: Setting, anchors: Anchors) -> Outcome:
             *anchors.near(tight),
         ),
         draw,
-        (
-            f"{pairs} pairs each: a label of the last record turned, half of them on aligned data. What the solver "
-            "certifies for both minimizers is subtracted from the distance found.",
-        ),
+        f"{pairs} pairs each: a label of the last record turned, half of them on aligned data. What the solver "
+        "certifies for both minimizers is subtracted from the distance found.",
     )
 
 
@@ -327,10 +321,8 @@ def audit(setting: Setting, _anchors: Anchors) -> Outcome:
         "halved noise is refuted, and events are as frequent as the noise says",
         tuple(found),
         draw,
-        (
-            f"{count} releases of each of two neighbors (n = {N}, one label turned). The event is the half line that "
-            "separates the two densities best, known in advance; Clopper-Pearson bounds on its two probabilities.",
-        ),
+        f"{count} releases of each of two neighbors (n = {N}, one label turned). The event is the half line that "
+        "separates the two densities best, known in advance; Clopper-Pearson bounds on its two probabilities.",
     )
 
 
@@ -409,19 +401,12 @@ def certificates(setting: Setting, anchors: Anchors) -> Outcome:
         for loss, solvers in ((LogisticLoss(), SMOOTH), (HingeLoss(), nonsmooth)):
             for name, result in _solve_all(rng, loss, solvers).items():
                 found.setdefault(name, []).append(result)
-    rows = tuple(
-        (
-            name,
-            len(all_),
-            sum(f.certified for f in all_) / len(all_),
-            max(f.over_bound for f in all_ if f.certified),
-            max(f.over_radius for f in all_ if f.certified),
-            max(f.steps for f in all_),
-            max(f.steps_over_limit for f in all_) or None,
-        )
-        for name, all_ in found.items()
-    )
-
+    rows = []
+    for name, all_ in found.items():
+        certified = [f for f in all_ if f.certified]
+        worst = max(f.over_bound for f in certified), max(f.over_radius for f in certified)
+        taken = max(f.steps for f in all_), max(f.steps_over_limit for f in all_) or None
+        rows.append((name, len(all_), len(certified) / len(all_), *worst, *taken))
     steps = {f"steps, {name}": Estimate.of(f.steps for f in all_) for name, all_ in found.items()}
 
     def draw(figure: Figure) -> None:
@@ -432,7 +417,7 @@ def certificates(setting: Setting, anchors: Anchors) -> Outcome:
 
     return Outcome(
         ("solver", "problems", "certified", "of bound", "of radius", "steps", "of limit"),
-        rows,
+        tuple(rows),
         "every certificate is true on every problem, every solver reaches the radius, and no step count exceeds the "
         "bound that holds for all data; mean numbers of steps are near their anchors",
         (
@@ -444,11 +429,9 @@ def certificates(setting: Setting, anchors: Anchors) -> Outcome:
             *(check for name, e in steps.items() if e.runs >= 10 for check in anchors.near({name: e})),
         ),
         draw,
-        (
-            "Random ridge logistic and hinge problems, 20 to 200 records, 1 to 8 features, l2 from 0.01 to 1. Largest "
-            "true distance over the certified bound and over the radius asked for; largest number of steps, and its "
-            "share of the a-priori bound where there is one.",
-        ),
+        "Random ridge logistic and hinge problems, 20 to 200 records, 1 to 8 features, l2 from 0.01 to 1. Largest "
+        "true distance over the certified bound and over the radius asked for; largest number of steps, and its "
+        "share of the a-priori bound where there is one.",
     )
 
 

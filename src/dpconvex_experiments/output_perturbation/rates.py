@@ -130,16 +130,14 @@ def strongly_convex(setting: Setting, _anchors: Anchors) -> Outcome:
             checks.mean("over Proposition 2.6 as printed", beyond, wanted, wanted),
         ),
         draw,
-        (
-            f"{count} releases at each of five values over two decades; the others stay at n = 1000, d = 10, "
-            f"epsilon = 1. Largest deviation from the exact expectation: {max(map(abs, statistics)):.1f} standard "
-            "errors.",
-            "For delta > 0 the constant C grows with epsilon, which flattens that exponent a little.",
-            f"Erratum U3: at d = 100, delta = 1e-6 the measured risk is {beyond.value:.0f} times Proposition 2.6 "
-            "as printed.",
-            f"kappa = 1, d = 10, n = 200, epsilon = 1: exactly {golden.expected:.4f}, printed bound "
-            f"{golden.printed:.2f}.",
-        ),
+        f"{count} releases at each of five values over two decades; the others stay at n = 1000, d = 10, "
+        f"epsilon = 1. Largest deviation from the exact expectation: {max(map(abs, statistics)):.1f} standard "
+        "errors.\n"
+        "For delta > 0 the constant C grows with epsilon, which flattens that exponent a little.\n"
+        f"Erratum U3: at d = 100, delta = 1e-6 the measured risk is {beyond.value:.0f} times Proposition 2.6 "
+        "as printed.\n"
+        f"kappa = 1, d = 10, n = 200, epsilon = 1: exactly {golden.expected:.4f}, printed bound "
+        f"{golden.printed:.2f}.",
     )
 
 
@@ -204,11 +202,9 @@ def convex(setting: Setting, anchors: Anchors) -> Outcome:
         "stays below the bound of the plan and the printed one, and near its anchor",
         (*checks, *anchors.near(near)),
         draw,
-        (
-            f"d = {DIM}, R = {RADIUS:g}, epsilon = {EPSILON:g}, delta = 0, {runs} runs at each n. Exponents "
-            "in n of the measured risk, of the plan's bound, of the theorem. Last two: largest measured risk "
-            "over the plan's bound and over the printed one.",
-        ),
+        f"d = {DIM}, R = {RADIUS:g}, epsilon = {EPSILON:g}, delta = 0, {runs} runs at each n. Exponents "
+        "in n of the measured risk, of the plan's bound, of the theorem. Last two: largest measured risk "
+        "over the plan's bound and over the printed one.",
     )
 
 
@@ -285,12 +281,10 @@ def population(setting: Setting, anchors: Anchors) -> Outcome:
             anchors.within("crossing over 2 kappa (d/epsilon)^2", crossing.times(1 / guide), 0.25, 4),
         ),
         draw,
-        (
-            f"d = {POPULATION_DIM}, epsilon = 1, {count} data sets each; bounds of the mean: the smaller of "
-            f"Propositions 4.1 and 4.2. The terms cross at n = {crossing.value:.0f}; 2 kappa (d/epsilon)^2 = {guide}.",
-            "Logistic: three runs (ten in full), sharp population schedule and its bound, loss on fresh records "
-            "against the true coefficients, which minimize it.",
-        ),
+        f"d = {POPULATION_DIM}, epsilon = 1, {count} data sets each; bounds of the mean: the smaller of "
+        f"Propositions 4.1 and 4.2. The terms cross at n = {crossing.value:.0f}; 2 kappa (d/epsilon)^2 = {guide}.\n"
+        "Logistic: three runs (ten in full), sharp population schedule and its bound, loss on fresh records "
+        "against the true coefficients, which minimize it.",
     )
 
 

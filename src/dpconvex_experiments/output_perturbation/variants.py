@@ -96,11 +96,9 @@ def accuracy(setting: Setting, anchors: Anchors) -> Outcome:
             *anchors.near({r.short: r.found for r in (*ridge, *norm)}),
         ),
         draw,
-        (
-            f"Ridge logistic: n = {N}, d = {DIM}, l2 = {L2}, epsilon = 1, delta = 0, {count} releases; the last row is "
-            "the library's default. Reach: how far the solver's point moves, over the exact minimizer's sensitivity.",
-            f"F = L |w| in the ball of radius {RADIUS:g}: d = {WIDE}, epsilon = 1, delta = {DELTA:g}; in units of LR.",
-        ),
+        f"Ridge logistic: n = {N}, d = {DIM}, l2 = {L2}, epsilon = 1, delta = 0, {count} releases; the last row is "
+        "the library's default. Reach: how far the solver's point moves, over the exact minimizer's sensitivity.\n"
+        f"F = L |w| in the ball of radius {RADIUS:g}: d = {WIDE}, epsilon = 1, delta = {DELTA:g}; in units of LR.",
     )
 
 
@@ -222,13 +220,11 @@ def tilted(setting: Setting, anchors: Anchors) -> Outcome:
             *anchors.near(ratios),
         ),
         draw,
-        (
-            f"d = {TILTED_DIM}, l2 = {TILTED_L2:g}, epsilon = {EPSILON:g}, delta = 0, {runs} runs each. Reach and risk "
-            "are over those of the average loss.",
-            f"Measured exponents: {', '.join(f'{name} {e.value:.2f}' for name, e in exponents.items())}. Theorem 5.2 "
-            "as printed would have exponent 1 for the smooth case (erratum U9).",
-            f"Largest relative error of the gradient: {error:.1e}.",
-        ),
+        f"d = {TILTED_DIM}, l2 = {TILTED_L2:g}, epsilon = {EPSILON:g}, delta = 0, {runs} runs each. Reach and risk "
+        "are over those of the average loss.\n"
+        f"Measured exponents: {', '.join(f'{name} {e.value:.2f}' for name, e in exponents.items())}. Theorem 5.2 "
+        "as printed would have exponent 1 for the smooth case (erratum U9).\n"
+        f"Largest relative error of the gradient: {error:.1e}.",
     )
 
 

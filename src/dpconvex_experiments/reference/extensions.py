@@ -36,13 +36,9 @@ class AdaptiveResult:
 
 
 def adaptive_subgradient(
-    subgradient: Callable[[Floats], Floats],
-    project: Projection,
-    start: Floats,
-    diameter: float,
-    target: float,
+    subgradient: Callable[[Floats], Floats], project: Projection, start: Floats, diameter: float, target: float,
     max_steps: int | None = None,
-) -> AdaptiveResult:
+) -> AdaptiveResult:  # fmt: skip
     """Minimize a convex function over a convex set to a certified gap (Lowy 2026, Algorithm 3, Proposition 2.9).
 
     `subgradient` is taken at a member, `project(point, distance)` is a member that near to the projection of the point,
@@ -71,14 +67,9 @@ def adaptive_subgradient(
 
 
 def biased_subgradient(
-    subgradient: Callable[[Floats], Floats],
-    project: Projection,
-    start: Floats,
-    diameter: float,
-    target: float,
-    lipschitz: float,
-    steps: int | None = None,
-) -> Floats:
+    subgradient: Callable[[Floats], Floats], project: Projection, start: Floats, diameter: float, target: float,
+    lipschitz: float, steps: int | None = None,
+) -> Floats:  # fmt: skip
     """Minimize a convex function over a convex set with a fixed number of constant steps (Lowy 2026, Lemma D.5).
 
     Every data set takes the same number of steps, and the gap of the result is at most ``3/4 target + bias``.

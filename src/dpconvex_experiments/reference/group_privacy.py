@@ -97,6 +97,7 @@ class GroupPrivacyPlan(LinearModelPlan):
     constants = forwarded("inner", "constants")
     noise_name = forwarded("inner", "noise_name")
     coefficient_deviation = forwarded("inner", "coefficient_deviation")
+    exact_bits = forwarded("inner", "exact_bits")
 
     @property
     def predicted_error(self) -> PredictedError:
@@ -105,7 +106,7 @@ class GroupPrivacyPlan(LinearModelPlan):
 
     @cached_property
     def releases(self) -> tuple[Release, ...]:
-        return tuple(self._grouped(release) for release in self.inner.releases)
+        return tuple(map(self._grouped, self.inner.releases))
 
     def _grouped(self, release: Release) -> Release:
         lemma = f"for one of at most {self.cap} rows of a user: {release.sensitivity.lemma}"
@@ -125,16 +126,9 @@ class GroupPrivacyPlan(LinearModelPlan):
         return (*self.inner.assumptions, rows)
 
     def describe(self) -> Mapping[str, Any]:
-        return {
-            **self.inner.describe(),
-            "method": self.inner.algorithm,
-            "rows_per_user": self.cap,
-            "record_epsilon": self.inner.privacy.epsilon,
-            "record_delta": self.inner.privacy.delta,
-        }
-
-    def exact_bits(self, source: BitSource) -> bool:
-        return self.inner.exact_bits(source)
+        facts = {**self.inner.describe(), "method": self.inner.algorithm, "rows_per_user": self.cap}
+        record = self.inner.privacy
+        return {**facts, "record_epsilon": record.epsilon, "record_delta": record.delta}
 
     def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         assert groups is not None  # checked by `run`

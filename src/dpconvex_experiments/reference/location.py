@@ -29,7 +29,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Floats, final_dataclass
+from dpconvex._types import Floats, final_dataclass, forwarded
 from dpconvex.algorithms import PredictedError, check_relation, recorded, require_delta
 from dpconvex.algorithms.location.base import Booster, LocationPlan, LocationResult, Points, Refined, WarmStart
 from dpconvex.algorithms.location.noisy_descent import LABEL, NoisyGradients, OfGradients, into_ball
@@ -228,6 +228,7 @@ class CoordinateMedianPlan(OneStagePlan):
     mechanism: MedianMechanism  #: for one coordinate
     algorithm: ClassVar[str] = "coordinate_median"
     noise_name = "exponential mechanism"
+    exact_bits = forwarded("mechanism", "exact_bits")
     theorem = "Exponential mechanism with rank utility for every coordinate (McSherry and Talwar 2007)"
 
     @property
@@ -236,9 +237,6 @@ class CoordinateMedianPlan(OneStagePlan):
 
     def describe(self) -> Mapping[str, Any]:
         return {"epsilon_of_a_coordinate": self.mechanism.epsilon}
-
-    def exact_bits(self, source: BitSource) -> bool:
-        return self.mechanism.exact_bits(source)
 
     def _run(self, points: Floats, source: BitSource, ledger: Ledger) -> LocationResult:
         columns = points.T  # one release a coordinate
@@ -300,17 +298,10 @@ def plan_descent(domain: PointDomain, n: int, privacy: PrivacyParams) -> OriginD
 
 
 def descend(
-    gradients: NoisyGradients,
-    points: Points,
-    center: Floats,
-    ball: float,
-    step: float,
-    source: BitSource,
+    gradients: NoisyGradients, points: Points, center: Floats, ball: float, step: float, source: BitSource,
     ledger: Ledger,
-    *,
-    steps: int | None = None,
-    tail: float = 1.0,
-) -> Floats:
+    *, steps: int | None = None, tail: float = 1.0,
+) -> Floats:  # fmt: skip
     """Take noisy steps from the center of a ball; return the average (dim,) of the last share `tail` of iterates.
 
     The ledger must list ``gradients.release``; `steps` are at most ``gradients.times``, which they are by default.

@@ -9,8 +9,7 @@ from dpconvex import _validate
 from dpconvex._types import Array, Floats, final_dataclass
 from dpconvex.losses import SmoothLoss
 from dpconvex.losses.base import Task
-from dpconvex.problems.data.domain import DataDomain
-from dpconvex.problems.linear.problem import LinearModelProblem
+from dpconvex.problems import DataDomain, LinearModelProblem
 
 RADIUS = 1.0
 MOST = 10_000

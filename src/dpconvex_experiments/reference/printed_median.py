@@ -203,15 +203,9 @@ def plan_printed_center(domain: PointDomain, n: int, epsilon: float, delta: floa
 
 
 def plan_printed_descent(
-    n: int,
-    dim: int,
-    epsilon: float,
-    delta: float,
-    *,
-    order: Order = "random",
-    steps: int | None = None,
-    unit: Unit = Unit.RECORD,
-) -> StableSgd:
+    n: int, dim: int, epsilon: float, delta: float,
+    *, order: Order = "random", steps: int | None = None, unit: Unit = Unit.RECORD,
+) -> StableSgd:  # fmt: skip
     """Plan Algorithm 4 with the constants of the paper; T = `steps`, by default n, is rounded up to some ``2^K - 1``.
 
     Steps are those of its experiments (the stated optimum moves nothing). Repaired: the balls of later phases have the

@@ -4,16 +4,7 @@ from dpconvex_experiments.base import Experiment
 from dpconvex_experiments.saddle_point import games, hard, methods, sampling
 
 EXPERIMENTS: tuple[Experiment, ...] = (
-    games.dimension,
-    games.rates,
-    games.accountant,
-    games.tuning,
-    hard.tightness,
-    hard.boosting,
-    hard.boosted_bound,
-    hard.exponents,
-    sampling.sparsification,
-    sampling.bias_reduction,
-    methods.minimization,
-    methods.queries,
-)
+    games.dimension, games.rates, games.accountant, games.tuning,
+    hard.tightness, hard.boosting, hard.boosted_bound, hard.exponents, sampling.sparsification, sampling.bias_reduction,
+    methods.minimization, methods.queries,
+)  # fmt: skip

@@ -132,12 +132,10 @@ def dimension(setting: Setting, anchors: Anchors) -> Outcome:
             *anchors.near(near),
         ),
         draw,
-        (
-            f"Random rank-one games with {INFORMATIVE} informative rows and columns, the exact gap on the population, "
-            f"{runs} games each, the same for all methods; delta = {DELTA:g}. All constants from public facts. Bound: "
-            "the explicit one, of vertex sampling with equal weights.",
-            "Tuned by hand on the gap itself, Gaussian mirror descent does better than here for small d.",
-        ),
+        f"Random rank-one games with {INFORMATIVE} informative rows and columns, the exact gap on the population, "
+        f"{runs} games each, the same for all methods; delta = {DELTA:g}. All constants from public facts. Bound: "
+        "the explicit one, of vertex sampling with equal weights.\n"
+        "Tuned by hand on the gap itself, Gaussian mirror descent does better than here for small d.",
     )
 
 
@@ -186,11 +184,9 @@ def rates(setting: Setting, anchors: Anchors) -> Outcome:
             *anchors.near({f"gap, {name}": gap for name, (gap, _) in named.items()}),
         ),
         draw,
-        (
-            f"d = {d}, {runs} random games each. Theorem 3.1 (7) has slope -1/2. Slopes: {in_n.value:.2f} in n, "
-            f"{in_epsilon.value:.2f} in epsilon. Bound: proved for equal weights; what is run weights the path by a "
-            "window, because mirror descent cycles on such games.",
-        ),
+        f"d = {d}, {runs} random games each. Theorem 3.1 (7) has slope -1/2. Slopes: {in_n.value:.2f} in n, "
+        f"{in_epsilon.value:.2f} in epsilon. Bound: proved for equal weights; what is run weights the path by a "
+        "window, because mirror descent cycles on such games.",
     )
 
 
@@ -198,7 +194,6 @@ def rates(setting: Setting, anchors: Anchors) -> Outcome:
 
 SPECIFIED = {(0.5, 1e-6): 0.2305, (1.0, 1e-6): 0.4414, (2.0, 1e-6): 0.840, (4.0, 1e-6): 1.578, (8.0, 1e-6): 2.902}
 """The square root of 8 rho by (epsilon, delta), from the table in section 2.1 of the specification."""
-INFORMATIVE = 5
 
 
 def reaches(epsilon: float, delta: float) -> tuple[float, float, float]:
@@ -257,10 +252,8 @@ def accountant(setting: Setting, anchors: Anchors) -> Outcome:
             *anchors.near(near),
         ),
         draw,
-        (
-            "Columns 2 to 4: range of one draw times the root of their number that each accountant allows. tT: step "
-            "times iterations, of the printed T, K and Proposition 3.3; in zCDP with equal batches; balanced ones.",
-        ),
+        "Columns 2 to 4: range of one draw times the root of their number that each accountant allows. tT: step "
+        "times iterations, of the printed T, K and Proposition 3.3; in zCDP with equal batches; balanced ones.",
     )
 
 
@@ -309,11 +302,9 @@ def tuning(setting: Setting, anchors: Anchors) -> Outcome:
         "the gap of the planned constants is below half of the printed ones', and all gaps are near their anchors",
         (*(anchors.within(name, found, 0.0, 0.5) for name, found in ratio.items()), *anchors.near(near)),
         draw,
-        (
-            "Bound: iterations and steps that minimize the explicit bound, equal weights; planned: what the library "
-            "takes. Grid: those and 1/4, 1/2, 2 times the planned iterations, chosen by the mean gap, which is not "
-            f"private. {runs} games.",
-            "Mirror descent cycles on such games. An average with equal weights depends on the phase in which it "
-            "stops; weights that rise and fall do so less.",
-        ),
+        "Bound: iterations and steps that minimize the explicit bound, equal weights; planned: what the library "
+        "takes. Grid: those and 1/4, 1/2, 2 times the planned iterations, chosen by the mean gap, which is not "
+        f"private. {runs} games.\n"
+        "Mirror descent cycles on such games. An average with equal weights depends on the phase in which it "
+        "stops; weights that rise and fall do so less.",
     )

@@ -107,12 +107,10 @@ def tightness(setting: Setting, anchors: Anchors) -> Outcome:
             *anchors.near({f"gap, {name}, n = {sizes[-1]}": each[-1] for name, each in found.items()}),
         ),
         draw,
-        (
-            f"d = {d}, {runs} games of each family and size; epsilon = 1, delta = {DELTA:g}. Differences of payoffs "
-            "are c/sqrt(n), with c the hardest of 5, 15, 40, 100 by an earlier search (30 where two were alike); the "
-            "last family is the same at every n.",
-            "Exponents: " + ", ".join(f"{name} {s.value:.2f} (s.e. {s.error:.2f})" for name, s in slopes.items()) + ".",
-        ),
+        f"d = {d}, {runs} games of each family and size; epsilon = 1, delta = {DELTA:g}. Differences of payoffs "
+        "are c/sqrt(n), with c the hardest of 5, 15, 40, 100 by an earlier search (30 where two were alike); the "
+        "last family is the same at every n.\n"
+        "Exponents: " + ", ".join(f"{name} {s.value:.2f} (s.e. {s.error:.2f})" for name, s in slopes.items()) + ".",
     )
 
 
@@ -146,11 +144,9 @@ def boosting(setting: Setting, anchors: Anchors) -> Outcome:
             *anchors.near({f"gap, {name}, n = {sizes[-1]}": each[-1] for name, each in found.items()}),
         ),
         draw,
-        (
-            f"d = {d}, {runs} games each. Exponents: "
-            + ", ".join(f"{name} {s.value:.2f} (s.e. {s.error:.2f})" for name, s in slopes.items())
-            + ". Calibrated constants. Printed ones: I = 7, J = 11, candidates by Algorithm 3.",
-        ),
+        f"d = {d}, {runs} games each. Exponents: "
+        + ", ".join(f"{name} {s.value:.2f} (s.e. {s.error:.2f})" for name, s in slopes.items())
+        + ". Calibrated constants. Printed ones: I = 7, J = 11, candidates by Algorithm 3.",
     )
 
 
@@ -188,10 +184,8 @@ def boosted_bound(setting: Setting, anchors: Anchors) -> Outcome:
             anchors.within("gap over bound", Estimate(gap / bound), 0.0, 1.0, "plan"),
         ),
         draw,
-        (
-            "Fixed games with a few informative rows, d = 8 and 20. What printed constants return is a matter of luck: "
-            "gaps from a third to one and a half times the start's were seen, so nothing is claimed of them.",
-        ),
+        "Fixed games with a few informative rows, d = 8 and 20. What printed constants return is a matter of luck: "
+        "gaps from a third to one and a half times the start's were seen, so nothing is claimed of them.",
     )
 
 
@@ -276,11 +270,9 @@ def exponents(setting: Setting, anchors: Anchors) -> Outcome:
             *anchors.near(near),
         ),
         draw,
-        (
-            f"epsilon = 1, delta = {DELTA:g}, 5 to 12 runs, signals {', '.join(map(str, STRENGTHS))}. Algorithm 3: "
-            "games with a hidden vertex, d = 20, the gap. Algorithm 5: linear loss, l1 ball with a hidden vertex, "
-            "d = 20, excess on the population, printed T, K and q and the step that privacy allows. Theorem 1.1: "
-            f"{QUERIES} random signs over {CELLS} cells, the largest error. Whoever learns nothing has slope 0.",
-            "Exponents: " + ", ".join(f"{name} {s.value:.2f} (s.e. {s.error:.2f})" for name, s in slopes.items()) + ".",
-        ),
+        f"epsilon = 1, delta = {DELTA:g}, 5 to 12 runs, signals {', '.join(map(str, STRENGTHS))}. Algorithm 3: "
+        "games with a hidden vertex, d = 20, the gap. Algorithm 5: linear loss, l1 ball with a hidden vertex, "
+        "d = 20, excess on the population, printed T, K and q and the step that privacy allows. Theorem 1.1: "
+        f"{QUERIES} random signs over {CELLS} cells, the largest error. Whoever learns nothing has slope 0.\n"
+        "Exponents: " + ", ".join(f"{name} {s.value:.2f} (s.e. {s.error:.2f})" for name, s in slopes.items()) + ".",
     )

@@ -86,11 +86,9 @@ def minimization(setting: Setting, anchors: Anchors) -> Outcome:
             *anchors.near({f"{name}, d = {d}": e for d, methods in found.items() for name, e in methods.items()}),
         ),
         draw,
-        (
-            f"Random signs as features, targets from two coefficients (0.6 and -0.3), R = 1, epsilon 1, delta = "
-            f"{DELTA:g}, {runs} runs; excess risk on the population. As the theory says, Frank-Wolfe is better here "
-            "than mirror descent: its rate is optimal for minimization.",
-        ),
+        f"Random signs as features, targets from two coefficients (0.6 and -0.3), R = 1, epsilon 1, delta = "
+        f"{DELTA:g}, {runs} runs; excess risk on the population. As the theory says, Frank-Wolfe is better here "
+        "than mirror descent: its rate is optimal for minimization.",
     )
 
 
@@ -148,8 +146,6 @@ def queries(setting: Setting, anchors: Anchors) -> Outcome:
         "are near their anchors",
         (*(anchors.within(name, found, 0.0, most) for name, found, most in below), *anchors.near(near)),
         draw,
-        (
-            f"256 cells, histograms from a Dirichlet distribution (0.05), epsilon 1, delta = {DELTA:g}, {runs} runs. "
-            "The saddle point needs no delta; with delta, noise with a fit or MWEM with replay are better.",
-        ),
+        f"256 cells, histograms from a Dirichlet distribution (0.05), epsilon 1, delta = {DELTA:g}, {runs} runs. "
+        "The saddle point needs no delta; with delta, noise with a fit or MWEM with replay are better.",
     )

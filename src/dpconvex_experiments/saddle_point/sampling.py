@@ -95,12 +95,10 @@ def sparsification(setting: Setting, anchors: Anchors) -> Outcome:
             *anchors.near(near),
         ),
         draw,
-        (
-            f"d = {d}, {repeats:,} averages each. Corollary 2.3: bias at most 2 L1/K; Corollary 2.12: squared "
-            "errors of order log d/K. Slopes (bias, gradient): "
-            + "; ".join(f"{name} {a.value:.2f}, {b.value:.2f}" for name, (a, b) in slopes.items())
-            + ".",
-        ),
+        f"d = {d}, {repeats:,} averages each. Corollary 2.3: bias at most 2 L1/K; Corollary 2.12: squared "
+        "errors of order log d/K. Slopes (bias, gradient): "
+        + "; ".join(f"{name} {a.value:.2f}, {b.value:.2f}" for name, (a, b) in slopes.items())
+        + ".",
     )
 
 
@@ -162,21 +160,15 @@ def bias_reduction(setting: Setting, anchors: Anchors) -> Outcome:
             *anchors.near(moments),
         ),
         draw,
-        (
-            "Worst of 3 groups, logistic loss, R = 2, at a random interior point; gradient in x. The printed form's "
-            "second moment grows with M, the antithetic one's does not (specification, section 5.4).",
-        ),
+        "Worst of 3 groups, logistic loss, R = 2, at a random interior point; gradient in x. The printed form's "
+        "second moment grows with M, the antithetic one's does not (specification, section 5.4).",
     )
 
 
 def _apart(
-    problem: WorstGroupLoss,
-    records: tuple[Any, ...],
-    at: tuple[Floats, Floats],
-    M: int,
-    antithetic: bool,
+    problem: WorstGroupLoss, records: tuple[Any, ...], at: tuple[Floats, Floats], M: int, antithetic: bool,
     rng: np.random.Generator,
-) -> float:
+) -> float:  # fmt: skip
     """Return how far the levels' estimates, weighted by their probabilities, are from what they must add up to.
 
     Printed: levels read the first ``2^(N+1)`` of the same draws, and what is left of the sum is the gradient at the

@@ -4,10 +4,5 @@ from dpconvex_experiments.base import Experiment
 from dpconvex_experiments.user_level import crossover, rates, robustness
 
 EXPERIMENTS: tuple[Experiment, ...] = (
-    rates.rates,
-    rates.one_pass,
-    rates.strongly_convex,
-    rates.gradients,
-    crossover.crossover,
-    robustness.robustness,
-)
+    rates.rates, rates.one_pass, rates.strongly_convex, rates.gradients, crossover.crossover, robustness.robustness
+)  # fmt: skip

@@ -120,15 +120,13 @@ def crossover(setting: Setting, anchors: Anchors) -> Outcome:
             *anchors.near({f"{name}, m = {m}": e for m in sizes for name, (e, _) in found[m].items()}),
         ),
         draw,
-        (
-            f"Logistic regression, n = {USERS} users, d = {DIM}, epsilon = {EPSILON:g}, delta = 1e-6, ball of radius "
-            f"{RADIUS:g}, coefficients of norm 2; means of {runs} runs. Predicted: what the plan says, from public "
-            "facts; for robust means and short clips under the assumption that users are alike, as they are here.",
-            "Robust, threshold, clip L: the accelerated method with test and release at every step, AboveThreshold, "
-            "and no test. Clip: noisy gradient descent at the planned level; clip tuned: at 1.5 L/sqrt(m), chosen from "
-            "the design. One pass: phased SGD. Group: the best method for records at epsilon/m.",
-            "Robust means promise less than clipping at L from these records per user on (n, epsilon): "
-            + ", ".join(f"({n}, {epsilon:g}): {m}" for (n, epsilon), m in crossings.items())
-            + ".",
-        ),
+        f"Logistic regression, n = {USERS} users, d = {DIM}, epsilon = {EPSILON:g}, delta = 1e-6, ball of radius "
+        f"{RADIUS:g}, coefficients of norm 2; means of {runs} runs. Predicted: what the plan says, from public "
+        "facts; for robust means and short clips under the assumption that users are alike, as they are here.\n"
+        "Robust, threshold, clip L: the accelerated method with test and release at every step, AboveThreshold, "
+        "and no test. Clip: noisy gradient descent at the planned level; clip tuned: at 1.5 L/sqrt(m), chosen from "
+        "the design. One pass: phased SGD. Group: the best method for records at epsilon/m.\n"
+        "Robust means promise less than clipping at L from these records per user on (n, epsilon): "
+        + ", ".join(f"({n}, {epsilon:g}): {m}" for (n, epsilon), m in crossings.items())
+        + ".",
     )

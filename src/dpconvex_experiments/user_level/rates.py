@@ -148,15 +148,13 @@ def rates(setting: Setting, anchors: Anchors) -> Outcome:
             *anchors.near({f"excess of noise alone, {p.words}": strong for p, (_, strong, _) in found.items()}),
         ),
         draw,
-        (
-            "Linear loss over the unit ball; records r e_1 + (1 - r) V, V uniform on the sphere, and -V for the other "
-            f"half of the users; largest mean of {runs} runs over r at {', '.join(map(str, STRENGTHS))} bounds. Not "
-            "swept: n = 2000, m = 16, d = 20, epsilon = 8. Test and release at every step, 2.5 L/sqrt(m) apart; "
-            "'n, threshold' has AboveThreshold. Beyond 8000 users in cohorts.",
-            "Unit: sqrt(d)/(epsilon n sqrt(m)), the private term of the lower bound, of which the logarithm of 1/delta "
-            "is no part; that logarithm makes the slope in epsilon a little flatter, and the fixed cost of the test a "
-            "little steeper than theory's in n and epsilon.",
-        ),
+        "Linear loss over the unit ball; records r e_1 + (1 - r) V, V uniform on the sphere, and -V for the other "
+        f"half of the users; largest mean of {runs} runs over r at {', '.join(map(str, STRENGTHS))} bounds. Not "
+        "swept: n = 2000, m = 16, d = 20, epsilon = 8. Test and release at every step, 2.5 L/sqrt(m) apart; "
+        "'n, threshold' has AboveThreshold. Beyond 8000 users in cohorts.\n"
+        "Unit: sqrt(d)/(epsilon n sqrt(m)), the private term of the lower bound, of which the logarithm of 1/delta "
+        "is no part; that logarithm makes the slope in epsilon a little flatter, and the fixed cost of the test a "
+        "little steeper than theory's in n and epsilon.",
     )
 
 
@@ -213,10 +211,8 @@ def one_pass(setting: Setting, anchors: Anchors) -> Outcome:
             *anchors.near({f"excess, n = {n}, m = {m}": excess for (n, m), excess in found.items()}),
         ),
         draw,
-        (
-            f"Linear loss over the unit ball, d = 10, epsilon = 8, delta = {DELTA:g}, {runs} runs; n = 4000 and m = 16 "
-            f"where not swept; signals {SIGNALS[0]} to {SIGNALS[-1]}, by factors of 2. Calibrated constants.",
-        ),
+        f"Linear loss over the unit ball, d = 10, epsilon = 8, delta = {DELTA:g}, {runs} runs; n = 4000 and m = 16 "
+        f"where not swept; signals {SIGNALS[0]} to {SIGNALS[-1]}, by factors of 2. Calibrated constants.",
     )
 
 
@@ -286,10 +282,8 @@ def strongly_convex(setting: Setting, anchors: Anchors) -> Outcome:
             *anchors.near({f"excess, {p.words}": excess for p, (excess, _) in found.items()}),
         ),
         draw,
-        (
-            f"Linear loss with a ridge of weight {RIDGE} over the unit ball, mean record of length {PULL}; m = 4096, d "
-            f"= 5, epsilon = 1; means of {runs} runs. The test's fixed cost makes 'tested' steeper than -2.",
-        ),
+        f"Linear loss with a ridge of weight {RIDGE} over the unit ball, mean record of length {PULL}; m = 4096, d "
+        f"= 5, epsilon = 1; means of {runs} runs. The test's fixed cost makes 'tested' steeper than -2.",
     )
 
 
@@ -362,11 +356,9 @@ def gradients(setting: Setting, _anchors: Anchors) -> Outcome:
             exact("exponent, n, calibrated", slopes["n, calibrated"], 1.45, 1.6, "anchor"),
         ),
         draw,
-        (
-            "Counts are sum_i T_i K_i m of the printed schedules without logarithms, with n = d, epsilon = 1, q = 0.1; "
-            "smooth with beta = 1e4, where the term with beta^(1/4) is the larger one. With its logarithms the printed "
-            "schedule cannot be run: minibatches are larger than phases (Errata, E8).",
-            "Calibrated: all users at every step, d = 20, so the number of steps alone is chosen; it grows as noise "
-            "falls, like sqrt(n), in steps of a factor sqrt(2), until 1024.",
-        ),
+        "Counts are sum_i T_i K_i m of the printed schedules without logarithms, with n = d, epsilon = 1, q = 0.1; "
+        "smooth with beta = 1e4, where the term with beta^(1/4) is the larger one. With its logarithms the printed "
+        "schedule cannot be run: minibatches are larger than phases (Errata, E8).\n"
+        "Calibrated: all users at every step, d = 20, so the number of steps alone is chosen; it grows as noise "
+        "falls, like sqrt(n), in steps of a factor sqrt(2), until 1024.",
     )

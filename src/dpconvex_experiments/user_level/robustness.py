@@ -109,13 +109,11 @@ def robustness(setting: Setting, anchors: Anchors) -> Outcome:
         "fail; excess is near its anchor",
         _checks(anchors, runs, found),
         draw,
-        (
-            f"n = {USERS} users, {M} records each, epsilon = {EPSILON:g}, delta = 1e-6, d = {DIM}; planned for 5 % of "
-            f"outliers; {runs} runs. The zero vector loses {zero:.3f}. Excess is on users of the common coefficients.",
-            "Hostile: all records the first unit vector with the label -1. A failed test ends the run with the point "
-            "reached, here the zero vector. Unlike: own coefficients, normal around the common ones with deviation 2 "
-            "in each coordinate. Pareto: sizes of shape 1.5 and mean 64; users count the same.",
-        ),
+        f"n = {USERS} users, {M} records each, epsilon = {EPSILON:g}, delta = 1e-6, d = {DIM}; planned for 5 % of "
+        f"outliers; {runs} runs. The zero vector loses {zero:.3f}. Excess is on users of the common coefficients.\n"
+        "Hostile: all records the first unit vector with the label -1. A failed test ends the run with the point "
+        "reached, here the zero vector. Unlike: own coefficients, normal around the common ones with deviation 2 "
+        "in each coordinate. Pareto: sizes of shape 1.5 and mean 64; users count the same.",
     )
 
 

@@ -137,7 +137,7 @@ def fake(passed=True):
 
         rows = (("a", values[0], None), ("b, c", values[1], np.True_))
         checks = (exact("passed", passed, 1, math.inf), mean("number", Estimate(1.0, 0.1, 9), 0.5, 1.5, "plan"))
-        return Outcome(("word", "number", "flag"), rows, "it holds", checks, draw, ("a note",))
+        return Outcome(("word", "number", "flag"), rows, "it holds", checks, draw, "a note")
 
     return Experiment("fakes/one", "Is it so?", "Nobody", measure)
 

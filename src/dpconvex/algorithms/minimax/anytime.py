@@ -181,8 +181,7 @@ def plan(
         else:
             rho = largest_rho(privacy.epsilon, privacy.delta)
             cap = math.sqrt(8 * rho / max(float((exposed / sizes**2).max()), 1e-300)) / problem.spread[0]
-        tau = min(step or best, cap / ENLARGEMENT**2 * (1 - 1e-6))
-        return replace(draft, step=tau)
+        return replace(draft, step=min(step or best, cap / ENLARGEMENT**2 * (1 - 1e-6)))
 
 
 def _moments(problem: SimplexSaddle, K: int) -> tuple[float, float]:

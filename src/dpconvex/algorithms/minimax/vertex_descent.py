@@ -224,8 +224,7 @@ def calibrated(
     n, noise_share = problem.n, TUNING.noise_share if measured and (tapered or not problem.bilinear) else 1.0
     bound = Bound(problem, reuse, noise_share, TUNING.slack_share if measured else 1.0)
     candidates = [T] if T is not None else np.unique(np.geomspace(2, min(n, 10**6), 60).astype(int)).tolist()
-    fixed = 1 if bound.bias(1) == 0 else None
-    wanted = K if K is not None else fixed
+    wanted = 1 if K is None and bound.bias(1) == 0 else K
     samples = [wanted] if wanted is not None else np.unique(np.geomspace(1, MOST_SAMPLES, 37).astype(int)).tolist()
     best = (math.inf, candidates[0], samples[0])
     for t in candidates:

@@ -85,8 +85,7 @@ class QueryNoisePlan(base.QueryReleasePlan):
 
     def _run(self, records: Any, weights: Floats | None, source: BitSource, ledger: Ledger) -> base.Answered:
         queries = self.queries
-        truth = self.record_sums(records) / self.n
-        noisy = self.mechanism.release(truth, LABEL, source, ledger)
+        noisy = self.mechanism.release(self.record_sums(records) / self.n, LABEL, source, ledger)
         answers = np.clip(noisy, queries.low, queries.high)
         targets = {b: noisy[part] for b, part in enumerate(queries.blocks)}
         uniform = np.full(queries.cells, 1 / queries.cells)

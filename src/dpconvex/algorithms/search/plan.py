@@ -383,8 +383,7 @@ def run(plan: SearchPlan, base: ModelT, data: Part, source: BitSource) -> tuple[
             k = int(drawn.integers(len(plan.candidates)))
             model, score = scored(k)
             own = Ledger(plan.privacy, [noise.planned("score")])  # the search's ledger holds the run as a whole
-            noisy = noise.release(np.array([score]), "score", source, own)
-            return (k, model), float(noisy[0])
+            return (k, model), float(noise.release(np.array([score]), "score", source, own)[0])
 
         return plan.selection.release(attempt, BEST, source, ledger)
     assert isinstance(plan.selection, ReportNoisyMax)

@@ -5,8 +5,6 @@ wants a core. So passes over the data are split here, and solvers run inside `on
 problems have a single block).
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -77,7 +75,7 @@ def one_blas_thread() -> AbstractContextManager[object]:
 
 
 @cache
-def _controller() -> ThreadpoolController:
+def _controller() -> "ThreadpoolController":
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

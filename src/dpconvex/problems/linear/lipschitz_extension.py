@@ -11,8 +11,6 @@ closes the bracket; the normal's direction is the set's own (`ConvexSet.outward`
 (Proposition D.6) has weights of its pieces in place of t: two here, more in `reference.extensions` of the experiments.
 """
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -62,7 +60,7 @@ class Pieces:
         """Return numbers c with ``phi(x) >= slope x + c``, equal at z, for the slopes of `derivatives`."""
         return self.derivatives(z) * self.offsets
 
-    def take(self, rows: Positions) -> Pieces:
+    def take(self, rows: Positions) -> "Pieces":
         """Return some of the functions."""
         return Pieces(self.slopes[rows], self.offsets[rows], self.lower[rows], self.upper[rows])
 
@@ -96,7 +94,7 @@ class Curves:
         """As for `Pieces`."""
         return self.loss.value(z, self.targets) - self.derivatives(z) * z
 
-    def take(self, rows: Positions) -> Curves:
+    def take(self, rows: Positions) -> "Curves":
         """Return some of the functions."""
         return Curves(self.loss, self.slopes[rows], self.targets[rows])
 
@@ -112,7 +110,7 @@ class Extension:
     upper: Floats  #: (n,), upper bounds of ``f_C(w)``
     slopes: Floats  #: (n, dim), slopes of norm at most C
 
-    def improve(self, rows: Positions, new: Extension) -> None:
+    def improve(self, rows: Positions, new: "Extension") -> None:
         """Replace the bounds of some rows, in place, where the new bounds are better."""
         higher = new.lower > self.lower[rows]
         self.slopes[rows[higher]], self.lower[rows[higher]] = new.slopes[higher], new.lower[higher]
@@ -220,7 +218,7 @@ class _Root:
         self.at_high = np.where(up, np.where(again, 0.5, 1.0) * self.at_high, value)
         self.rose = up
 
-    def take(self, rows: Positions) -> _Root:
+    def take(self, rows: Positions) -> "_Root":
         low, high, at_low, at_high = (part[rows] for part in (self.low, self.high, self.at_low, self.at_high))
         return _Root(low, high, at_low, at_high, self.rose[rows])
 

@@ -20,15 +20,7 @@ from dpconvex._types import Floats, final_dataclass
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import LinearModelLoss
 from dpconvex.problems.data.factor import Factor
-from dpconvex.problems.linear.expected_risk import (
-    ORDINARY,
-    TypicalData,
-    curvature_and_worth,
-    spectrum,
-    starts_as_told,
-    surrogate_excess,
-    typical_curvature,
-)
+from dpconvex.problems.linear import expected_risk
 
 LEAST = 1e-9  # curvature of a direction without expected records, over the largest curvature of its block
 MOST, CUBES = 2048, 4e10  # most vertices of a block; most sum of cubed sizes, which bounds the time of a plan
@@ -234,7 +226,8 @@ class ExpectedShapes:
     ) -> Floats:
         """Return the expected Hessian of the ridge objective in the values of shape k, (d, d)."""
         root = factor.matrices[k].toarray()
-        return curvature_and_worth(loss, residual)[0] * self.moments[k] + l2 * np.linalg.pinv(root @ root.T)
+        kappa = expected_risk.curvature_and_worth(loss, residual)[0]
+        return kappa * self.moments[k] + l2 * np.linalg.pinv(root @ root.T)
 
     @property
     def misfit(self) -> float:
@@ -248,17 +241,17 @@ class ExpectedShapes:
 
         `residual` is the deviation of residuals in the part of the targets' range that a look keeps; None without one.
         """
-        (kappa, worth), contrasts = curvature_and_worth(loss, residual), max(1, loss.n_outputs - 1)
-        count = ORDINARY.spectrum_quantiles
-        spread = spectrum(factor.domain.dim)
+        (kappa, worth), contrasts = expected_risk.curvature_and_worth(loss, residual), max(1, loss.n_outputs - 1)
+        count = expected_risk.ORDINARY.spectrum_quantiles
+        spread = expected_risk.spectrum(factor.domain.dim)
         learned = unit if loss.task == "classification" else unit * GUESS.numbers
         if residual is not None:
-            learned *= ORDINARY.explained_in_part / ORDINARY.explained_variance
-        lost = typical_curvature(loss.usual) / 2 * self.misfit * learned
+            learned *= expected_risk.ORDINARY.explained_in_part / expected_risk.ORDINARY.explained_variance
+        lost = expected_risk.typical_curvature(loss.usual) / 2 * self.misfit * learned
         vertices = (*self.vertices, *([None] if self.intercept else []))
         parts = [_directions(*each, self.intercept) for each in zip(vertices, factor.blocks, strict=True)]
         curvature, signal, mixing, lengths = map(list[Any], zip(*parts, strict=True))
-        if starts_as_told(loss):  # then parameters 0 predict the mean
+        if expected_risk.starts_as_told(loss):  # then parameters 0 predict the mean
             signal[-1] = np.zeros_like(signal[-1])
         units = np.repeat([learned] * len(self.vertices) + [unit] * bool(self.intercept), factor.ranks)
         h, which = np.concatenate(curvature), np.repeat(np.arange(len(curvature)), factor.ranks)
@@ -267,14 +260,14 @@ class ExpectedShapes:
             np.full(len(h) * count, contrasts / count), np.outer(spread, kappa * h).ravel(),
             np.tile(np.concatenate(signal) * units / contrasts, count), np.tile(which, count),
             np.cumsum(numbers) - numbers, numbers, sparse.csr_array(sparse.block_diag(mixing)),
-            (0.0 if loss.usual == loss else surrogate_excess(loss, loss.usual, residual)) + lost,
+            (0.0 if loss.usual == loss else expected_risk.surrogate_excess(loss, loss.usual, residual)) + lost,
             sparse.csr_array(sparse.block_diag(lengths)), worth=worth,
         )  # fmt: skip
         return found.started(loss, np.where(found.block == len(self.vertices), 1.0, 0.0))  # the constant is last
 
 
 @final_dataclass(eq=False)
-class TypicalShapes(TypicalData):
+class TypicalShapes(expected_risk.TypicalData):
     """Quadratic model whose directions mix the coordinates of a block, (r, r), with one copy for each quantile."""
 
     mixing: Any  #: Sparse, since there may be many blocks
@@ -282,22 +275,22 @@ class TypicalShapes(TypicalData):
 
     def variances(self, deviations: Floats) -> Floats:
         found = np.square(deviations[..., : self.mixing.shape[0]]) @ self.mixing
-        return np.concatenate([found] * ORDINARY.spectrum_quantiles, axis=-1)
+        return np.concatenate([found] * expected_risk.ORDINARY.spectrum_quantiles, axis=-1)
 
     def noise_costs(self, l2: float) -> Floats:
-        length = np.tile(self.lengths.sum(0), ORDINARY.spectrum_quantiles)
+        length = np.tile(self.lengths.sum(0), expected_risk.ORDINARY.spectrum_quantiles)
         each = self._weight * length / np.square(self.curvature + l2)
         mean = np.bincount(self.block, length) / np.bincount(self.block)
         return np.bincount(self.block, each) / mean / 2
 
     def value_deviations(self, l2: float, deviations: Floats, output: float) -> Floats:
         """Return the deviation of each value (dim,), for a linear term of deviations (r,) and output noise."""
-        found = self.variances(deviations).reshape(ORDINARY.spectrum_quantiles, -1)
+        found = self.variances(deviations).reshape(expected_risk.ORDINARY.spectrum_quantiles, -1)
         h = self.curvature.reshape(found.shape)
         mean = (found / np.square(h + l2)).mean(0) + output**2
         return np.sqrt(self.lengths @ mean)
 
     def degrees_of_freedom(self, l2: float) -> Floats:
         """Return ``sum h / (h + l2)`` of each block, (m,), of one output."""
-        each = self.curvature / (self.curvature + l2) / ORDINARY.spectrum_quantiles
+        each = self.curvature / (self.curvature + l2) / expected_risk.ORDINARY.spectrum_quantiles
         return np.bincount(self.block, each, minlength=len(self.size)).astype(np.float64)

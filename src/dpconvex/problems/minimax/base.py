@@ -229,9 +229,8 @@ class SaddleSection(SimplexSaddle):
     player: str = "both"
     fixed: SimplexPoint | None = None  #: the other player's point: released or public
     name: ClassVar[str] = "section of a saddle problem"
-    sum_rounding = forwarded(
-        "whole", "sum_rounding"
-    )  # a section has fewer records, but computes gradients like the whole problem
+    sum_rounding = forwarded("whole", "sum_rounding")  # of fewer records, but gradients are computed as the whole's
+    record_size = forwarded("whole", "record_size")
     spread, lipschitz, drift = map(_left, ("spread", "lipschitz", "drift"))
     second_smoothness = forwarded("whole", "second_smoothness")
     bilinear = forwarded("whole", "bilinear")
@@ -262,9 +261,6 @@ class SaddleSection(SimplexSaddle):
     def value_range(self) -> tuple[float, float]:
         low, high = self.whole.value_range
         return (-high, -low) if self.player == "y" else (low, high)
-
-    def record_size(self, records: Any) -> int:
-        return self.whole.record_size(records)
 
     def describe(self) -> Mapping[str, Any]:
         return {**super().describe(), "whole": self.whole.name, "start": self.start, "player": self.player}

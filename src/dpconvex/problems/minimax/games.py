@@ -311,8 +311,7 @@ class PolytopeSaddle(SimplexSaddle):
             if each.shape != (len(part), len(vertices)):
                 wanted = f"(m, {len(vertices)}), one row a record"
                 raise InvalidParameterError("gradients(...).shape", each.shape, f"must be {wanted}", "Do not average")
-            finite = np.where(np.isfinite(each), each, 0.0)
-            sums.append(clamped(finite @ vertices, bound).sum(0))
+            sums.append(clamped(np.where(np.isfinite(each), each, 0.0) @ vertices, bound).sum(0))
         return sums[0], sums[1]
 
     def _values(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> Floats:

@@ -112,13 +112,9 @@ def _worst_solver(privacy: PrivacyParams, bound: float, noise: str, constants: s
 
 @builder
 def _objective(
-    privacy: PrivacyParams,
-    bound: float,
-    noise: str,
-    loss: LinearModelLoss,
-    ridge: float = 100.0,
+    privacy: PrivacyParams, bound: float, noise: str, loss: LinearModelLoss, ridge: float = 100.0,
     most_rows: int | None = None,
-) -> Subject:
+) -> Subject:  # fmt: skip
     problem = _counted(linear_problem(loss, bound, records=2 if privacy.unit == Unit.USER else None), privacy)
     l2 = ridge * loss.curvature_bound * bound**2 / (N * privacy.epsilon)
     options = Options(l2=l2, noise=noise, most_rows=most_rows)

@@ -22,8 +22,7 @@ FEW = 12  #: Number of gradients of a warm start; a thousand would be charged al
 
 def _grouped(privacy: PrivacyParams, bound: float) -> Subject:
     def planner(rows: LinearModelProblem, record: PrivacyParams) -> tuple[LinearModelPlan, ...]:
-        options = Options(l2=RIDGE * bound**2)
-        return plans(rows, record, "output_perturbation", options)
+        return plans(rows, record, "output_perturbation", Options(l2=RIDGE * bound**2))
 
     problem = linear_problem(HingeLoss(), bound, records=2)
     return linear_subject(group_privacy.plan(problem, privacy, planner))

@@ -138,17 +138,13 @@ class LocalizationPlan(ConvexPlan[P]):
             chosen["constraint"] = repr(self.constraint)
         price = {} if self.schedule.price == 1 else {"repetition_price": self.schedule.price}
         facts = {"noise": self.noise_name, "target": "population", **chosen, **self.moments.describe()}
-        phases = [
-            {
-                "records": phase.m,
-                **attributes(phase, "repetitions", "l2"),
-                **attributes(phase.truncation, "level", "smoothing"),
-                "solver_radius": [stage.radius for stage in phase.stages],
-                "noise_scale": [mechanism.scale for mechanism in mechanisms],
-                **self.method.work(self.part(phase), phase.stages[-1].radius),
-            }
-            for phase, mechanisms in zip(self.phases, self.noises, strict=True)
-        ]
+        phases = []
+        for phase, mechanisms in zip(self.phases, self.noises, strict=True):
+            own = {"records": phase.m, **attributes(phase, "repetitions", "l2")}
+            own |= attributes(phase.truncation, "level", "smoothing")
+            own |= {"solver_radius": [stage.radius for stage in phase.stages]}
+            own |= {"noise_scale": [mechanism.scale for mechanism in mechanisms]}
+            phases.append({**own, **self.method.work(self.part(phase), phase.stages[-1].radius)})
         return {**facts, "failure_probability": self.failure, **price, "phases": phases}
 
     def exact_bits(self, source: BitSource) -> bool:

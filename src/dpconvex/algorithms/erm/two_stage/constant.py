@@ -129,6 +129,5 @@ def alone(problem: LinearModelProblem) -> LinearModelProblem:
     """
     blocks = problem.domain.all_blocks
     own = Block(1, "l1", problem.domain.intercept, "constant")
-    share = squared_reach(own) / sum(map(squared_reach, blocks))
-    own_radius = problem.radius * math.sqrt(share)
+    own_radius = problem.radius * math.sqrt(squared_reach(own) / sum(map(squared_reach, blocks)))
     return replace(problem, loss=problem.loss.as_told, domain=DataDomain((own,)), radius=own_radius)

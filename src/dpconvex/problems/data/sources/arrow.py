@@ -1,7 +1,5 @@
 """Tables that are larger than memory, as Arrow record batches: data sets of files, lazy frames, relations."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -40,13 +38,13 @@ class Tables(TableSource):
     """A table that is read batch by batch, in each pass anew."""
 
     n: int  #: number of rows, public
-    empty: pa.Table  #: the chosen columns without rows
-    read: Callable[[int], Iterator[pa.RecordBatch]]  #: yields batches of about the given number of rows
+    empty: "pa.Table"  #: the chosen columns without rows
+    read: "Callable[[int], Iterator[pa.RecordBatch]]"  #: yields batches of about the given number of rows
     ordered: bool = True
     memory: int = field(default_factory=lambda: MEMORY.get())  #: bytes that portions may take
 
-    def taken(self, index: Array) -> Tables:
-        def some(size: int) -> Iterator[pa.RecordBatch]:
+    def taken(self, index: Array) -> "Tables":
+        def some(size: int) -> "Iterator[pa.RecordBatch]":
             first = 0
             for batch in self.read(size):
                 rows = pa.array(inside(index, first, first + batch.num_rows))
@@ -55,7 +53,7 @@ class Tables(TableSource):
 
         return replace(self, n=len(index), read=some)
 
-    def portions(self, n_features: int) -> Iterator[pa.Table]:
+    def portions(self, n_features: int) -> "Iterator[pa.Table]":
         copies = 2 * _threads.threads() + 2  # cells and features of batches in use, cells of the next two batches
         rows = max(1, self.memory // (8 * copies * (n_features + self.empty.num_columns)))  # or at least half of them
         batches, size = [], 0
@@ -139,7 +137,7 @@ def open_tables(table: object, columns: Sequence[str] | None) -> Tables | None:
             same_types(X, chosen)
         n = counted(X) if not lazy else int(nw.from_native(X).select(nw.len()).collect().item())
 
-    def read(rows: int) -> Iterator[pa.RecordBatch]:
+    def read(rows: int) -> "Iterator[pa.RecordBatch]":
         if lazy:
             for frame in X.select(chosen).collect_batches(chunk_size=rows, maintain_order=True):
                 yield from frame.to_arrow().to_batches()
