@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from dpconvex import PrivateHuberRegressor, PrivateLinearRegression, PrivateLogisticRegression, PrivateQuantileRegressor
-from dpconvex.algorithms.erm import exponential_mechanism, objective_perturbation, registry, user_level
+from dpconvex.algorithms.erm import objective_perturbation, registry, user_level
 from dpconvex.algorithms.erm.two_stage import projection as projecting
 from dpconvex.algorithms.location import geometric_median
 from dpconvex.algorithms.minimax import vertex_descent

@@ -97,7 +97,7 @@ PARTS = {
     "dpconvex.algorithms.erm.heavy_tailed.clipped_gradient": "Clipped gradient descent",
     "dpconvex_experiments.reference.localized_mechanism": "Localized exponential mechanism",
     "dpconvex.algorithms.erm.objective_perturbation": "Objective perturbation",
-    "dpconvex.algorithms.erm.exponential_mechanism": "Exponential mechanism over a grid",
+    "dpconvex_experiments.reference.exponential_mechanism": "Exponential mechanism over a grid",
     "dpconvex.algorithms.erm.gradient_descent": "Noisy gradient descent",
     "dpconvex.algorithms.erm.sufficient_statistics": "Sufficient statistics",
     "dpconvex.audit": "Audits",

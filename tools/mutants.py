@@ -162,7 +162,7 @@ MUTANTS = (
     ),
     Mutant(
         "a phase left out of the list of releases",
-        "algorithms/erm/exponential_mechanism.py",
+        "../dpconvex_experiments/reference/exponential_mechanism.py",
         '{CENTER: "center", CHOICE: "choice"}',
         '{CHOICE: "choice"}',
         "exponential_mechanism/localised",

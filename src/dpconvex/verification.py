@@ -18,7 +18,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import estimators
 from dpconvex.algorithms import recipes
-from dpconvex.algorithms.erm import exponential_mechanism
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.queries import evaluation
 from dpconvex.errors import CertificateError, InvalidDataError
@@ -32,7 +31,7 @@ from dpconvex.privacy import Check, PrivacyCertificate, Verification, verify as 
 from dpconvex.privacy.profiles import limited
 from dpconvex.randomness import BitSource, SeededSource, SystemSource
 
-REGISTERED = (estimators, exponential_mechanism, evaluation)  # importing these registers every planner of this package
+REGISTERED = (estimators, evaluation)  # importing these registers every planner of this package
 
 
 class UnknownSource(BitSource):

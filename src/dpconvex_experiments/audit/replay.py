@@ -23,21 +23,9 @@ from unittest import mock
 import numpy as np
 from scipy.stats import beta
 
+from dpconvex import mechanisms
 from dpconvex._types import Floats
 from dpconvex.errors import UnsupportedEventError
-from dpconvex.mechanisms import (
-    AboveThreshold,
-    BestOfRepeats,
-    CohortMean,
-    GaussianMechanism,
-    GaussianSession,
-    Mechanism,
-    ObjectiveNoise,
-    OneTest,
-    SampledSession,
-    ThresholdSession,
-    VertexSession,
-)
 from dpconvex.mechanisms.gaussian import Sample
 from dpconvex.privacy import PoissonSteps, Release, SampledSteps
 from dpconvex.privacy.profiles import epsilon_of
@@ -105,7 +93,7 @@ def _square(steps: list[Step], again: list[Step]) -> float:
     """Return the sum of squared shifts, in standard deviations; nan if a release was not Gaussian."""
     total = 0.0 if len(steps) == len(again) else math.nan
     for mine, other in zip(steps, again, strict=False):
-        if not (isinstance(mine.mechanism, GaussianMechanism) and mine.mechanism == other.mechanism):
+        if not (isinstance(mine.mechanism, mechanisms.GaussianMechanism) and mine.mechanism == other.mechanism):
             return math.nan
         shift = (np.nan_to_num(mine.value) - np.nan_to_num(other.value)) / mine.mechanism.sigma
         total += float(shift @ shift)
@@ -132,7 +120,7 @@ class Tap(Protocol):
         """Return the outcome of a release of `value`; `fresh` was sampled."""
         ...
 
-    def ask(self, session: ThresholdSession, mechanism: Any, value: float, fresh: bool) -> bool:
+    def ask(self, session: mechanisms.ThresholdSession, mechanism: Any, value: float, fresh: bool) -> bool:
         """Return the answer to a query of a session, which is one release as a whole."""
         ...
 
@@ -144,7 +132,7 @@ class _Recorder:
     def __init__(self, script: list[Step] | None) -> None:
         self.script = script
         self.steps: list[Step] = []
-        self._sessions: dict[int, tuple[ThresholdSession, int]] = {}  # and the places of their steps
+        self._sessions: dict[int, tuple[mechanisms.ThresholdSession, int]] = {}  # and the places of their steps
 
     def meet(self, mechanism: Any, value: Any, fresh: Any) -> Any:
         place = len(self.steps)
@@ -156,7 +144,7 @@ class _Recorder:
         self.steps.append(Step(mechanism, value, outcome))
         return outcome
 
-    def ask(self, session: ThresholdSession, mechanism: Any, value: float, fresh: bool) -> bool:
+    def ask(self, session: mechanisms.ThresholdSession, mechanism: Any, value: float, fresh: bool) -> bool:
         if id(session) not in self._sessions:
             self._sessions[id(session)] = (session, len(self.steps))
             self.steps.append(Step(mechanism, [], 0))
@@ -164,7 +152,7 @@ class _Recorder:
         step, answer = self.steps[place], fresh
         step.value.append(float(np.nan_to_num(value)))
         scripted = self.script[place] if self.script is not None and place < len(self.script) else None
-        if scripted is not None and isinstance(scripted.mechanism, AboveThreshold):
+        if scripted is not None and isinstance(scripted.mechanism, mechanisms.AboveThreshold):
             answer = len(step.value) - 1 == scripted.outcome
         step.outcome += not answer
         return answer
@@ -173,25 +161,27 @@ class _Recorder:
 @contextmanager
 def tapped(tap: Tap) -> Iterator[None]:
     """Put a tap between every mechanism and its caller."""
-    release, draw, query, guarded = Mechanism.release, VertexSession.draw, ThresholdSession.query, OneTest.draw
-    noisy, summed, counted = SampledSession._noisy, CohortMean.noisy, GaussianSession._noisy
+    release, draw = mechanisms.Mechanism.release, mechanisms.VertexSession.draw
+    query, guarded = mechanisms.ThresholdSession.query, mechanisms.OneTest.draw
+    noisy, summed = mechanisms.SampledSession._noisy, mechanisms.CohortMean.noisy
+    counted = mechanisms.GaussianSession._noisy
 
     def released(self: Any, value: Any, *args: Any, **options: Any) -> Any:
         fresh = release(self, value, *args, **options)
-        if isinstance(self, AboveThreshold):
+        if isinstance(self, mechanisms.AboveThreshold):
             return fresh  # its queries were met one by one
         return tap.meet(self, np.array(value, dtype=np.float64), fresh)
 
-    def drawn(self: VertexSession, scores: Floats, count: int = 1) -> Any:
+    def drawn(self: mechanisms.VertexSession, scores: Floats, count: int = 1) -> Any:
         return tap.meet(self._mechanism, np.array(scores), draw(self, scores, count))
 
-    def on_sample(self: SampledSession, value: Floats) -> Any:
+    def on_sample(self: mechanisms.SampledSession, value: Floats) -> Any:
         return tap.meet(self._mechanism.step, np.array(value, dtype=np.float64), noisy(self, value))
 
-    def in_session(self: GaussianSession, each: GaussianMechanism, value: Floats) -> Any:
+    def in_session(self: mechanisms.GaussianSession, each: mechanisms.GaussianMechanism, value: Floats) -> Any:
         return tap.meet(each, np.array(value, dtype=np.float64), counted(self, each, value))
 
-    def queried(self: ThresholdSession, value: float) -> bool:
+    def queried(self: mechanisms.ThresholdSession, value: float) -> bool:
         answer = tap.ask(self, self._mechanism, value, query(self, value))
         self.open = not answer
         return answer
@@ -205,7 +195,7 @@ def tapped(tap: Tap) -> Iterator[None]:
         score, weights = self._examine(inside, radius, source)
         return tap.meet(self, (score, weighted_mean(inside, weights), length), fresh)
 
-    def cohorts(self: CohortMean, excesses: Floats, means: Floats, length: float, source: BitSource) -> Any:
+    def cohorts(self: mechanisms.CohortMean, excesses: Floats, means: Floats, length: float, source: BitSource) -> Any:
         fresh = summed(self, excesses, means, length, source)
         return tap.meet(self, (excesses, means, length), fresh)
 
@@ -216,15 +206,15 @@ def tapped(tap: Tap) -> Iterator[None]:
         raise UnsupportedEventError("runs that lose are not released: audit by counting")
 
     with (
-        mock.patch.object(Mechanism, "release", released),
-        mock.patch.object(VertexSession, "draw", drawn),
-        mock.patch.object(SampledSession, "_noisy", on_sample),
-        mock.patch.object(GaussianSession, "_noisy", in_session),
-        mock.patch.object(ThresholdSession, "query", queried),
-        mock.patch.object(OneTest, "draw", guarded_draw),
-        mock.patch.object(CohortMean, "noisy", cohorts),
-        mock.patch.object(ObjectiveNoise, "draw", hidden),
-        mock.patch.object(BestOfRepeats, "release", lost),
+        mock.patch.object(mechanisms.Mechanism, "release", released),
+        mock.patch.object(mechanisms.VertexSession, "draw", drawn),
+        mock.patch.object(mechanisms.SampledSession, "_noisy", on_sample),
+        mock.patch.object(mechanisms.GaussianSession, "_noisy", in_session),
+        mock.patch.object(mechanisms.ThresholdSession, "query", queried),
+        mock.patch.object(mechanisms.OneTest, "draw", guarded_draw),
+        mock.patch.object(mechanisms.CohortMean, "noisy", cohorts),
+        mock.patch.object(mechanisms.ObjectiveNoise, "draw", hidden),
+        mock.patch.object(mechanisms.BestOfRepeats, "release", lost),
     ):
         yield
 
@@ -282,14 +272,14 @@ def participation(steps: Steps, found: Losses, delta: float, error: float) -> tu
 
 def _with_member(run: Run, data: tuple[Any, ...], key: tuple[int, int], member: bool, script: list[Step]) -> list[Step]:
     """Replay a transcript with samples that always or never hold the last unit."""
-    drawn = SampledSession._sample
+    drawn = mechanisms.SampledSession._sample
 
-    def sample(self: SampledSession) -> Sample:
+    def sample(self: mechanisms.SampledSession) -> Sample:
         others = drawn(self)
         last = self._units - 1
         return np.append(others[others < last], np.full(int(member), last))
 
-    with mock.patch.object(SampledSession, "_sample", sample):
+    with mock.patch.object(mechanisms.SampledSession, "_sample", sample):
         return observed(run, data, _Forced(key, member), script)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from dpconvex._types import Floats
 from dpconvex.algorithms import LinearModelPlan
-from dpconvex.algorithms.erm import exponential_mechanism, output_perturbation
+from dpconvex.algorithms.erm import output_perturbation
 from dpconvex.losses import AbsoluteLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain, LinearModelProblem
@@ -15,6 +15,7 @@ from dpconvex.randomness import SeededSource
 from dpconvex_experiments.base import Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Check, Estimate, exact, exponent, mean
 from dpconvex_experiments.output_perturbation._common import laplace
+from dpconvex_experiments.reference import exponential_mechanism
 from dpconvex_experiments.shared import lines, panels, unit_vectors
 
 if TYPE_CHECKING:

@@ -28,7 +28,6 @@ import numpy as np
 from dpconvex._types import Floats, final_dataclass
 from dpconvex.algorithms import recorded
 from dpconvex.algorithms.base import P
-from dpconvex.algorithms.erm.exponential_mechanism import RADII, Ball, ball_grid, overshoot
 from dpconvex.algorithms.erm.heavy_tailed import localization
 from dpconvex.algorithms.erm.heavy_tailed.custom import CustomExtension, check_custom
 from dpconvex.algorithms.erm.heavy_tailed.localization import LocalizationPlan, To
@@ -41,6 +40,7 @@ from dpconvex.plugins import printed
 from dpconvex.privacy import PrivacyParams, Release, Sensitivity
 from dpconvex.problems import CustomProblem, LinearModelProblem, Objective
 from dpconvex.randomness.exact import FINENESS
+from dpconvex_experiments.reference.exponential_mechanism import RADII, Ball, ball_grid, overshoot
 
 MAX_DIM = 2
 LEMMA = "up to a constant, values in a ball of radius r move by 2 C r / m, their errors by B (Lowy 2026, Algorithm 7)"

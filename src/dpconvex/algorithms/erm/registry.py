@@ -8,7 +8,6 @@ from dpconvex import _validate
 from dpconvex._types import final_dataclass
 from dpconvex.algorithms import LinearModelPlan, check_unit, stored
 from dpconvex.algorithms.erm import (
-    exponential_mechanism,
     gradient_descent,
     objective_perturbation,
     output_perturbation,
@@ -57,11 +56,6 @@ def _statistics(
     return () if l2 else (sufficient_statistics.plan_adaptive_ridge(problem, privacy),)
 
 
-def _exponential(problem: LinearModelProblem, privacy: PrivacyParams, l2: float | None = None) -> Found:
-    localized = exponential_mechanism.plan_localized(problem, privacy, l2)
-    return localized if l2 else (*exponential_mechanism.plan(problem, privacy), *localized)
-
-
 def _centering(problem: LinearModelProblem, privacy: PrivacyParams, noise: str = "auto", sums: bool = False) -> Found:
     names = (*CENTERED, "informed_gradient") if problem.grouped else CENTERED
     return centering.plan(problem, privacy, Methods(Options(noise=noise, sums=sums), names))
@@ -94,7 +88,6 @@ ERM_METHODS = Registry(
     Method(
         "output_perturbation", output_perturbation.plan, ("constants", "l2", "noise", "target", "solver"), None, AIMS
     ),
-    Method("exponential_mechanism", _exponential, ("l2",)),
     Method("phased_sgd", user_level.plan_phased, ("constants",), GAUSSIAN, AIMS),
     Method("accelerated_user", user_level.plan_accelerated, ("constants", "target", "l2", *OF_USERS), GAUSSIAN, AIMS),
     Method("noisy_gradient", _gradient, ("l2", "noise"), GAUSSIAN),

@@ -14,7 +14,6 @@ import numpy as np
 from dpconvex._types import Floats, final_dataclass
 from dpconvex.algorithms import LinearModelPlan, curvature
 from dpconvex.algorithms.erm import (
-    exponential_mechanism,
     gradient_descent,
     heavy_tailed,
     output_perturbation,
@@ -46,6 +45,7 @@ from dpconvex.solvers import Solver, SolverResult
 from dpconvex.solvers.base import Start
 from dpconvex_experiments.audit.neighbors import linear_subject, record_pairs
 from dpconvex_experiments.audit.target import Builder, Pair, Subject, Use, builder, targets
+from dpconvex_experiments.reference import exponential_mechanism
 
 N = 3  #: Number of records: so few that one of them moves the result far.
 SEARCHED = 6  #: Number of records of a search. Two of them are held out, so one record moves a score far.

@@ -18,16 +18,8 @@ from dpconvex.algorithms.search.plan import Candidate
 from dpconvex.algorithms.select import Options
 from dpconvex.losses import LogisticLoss
 from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Unit
-from dpconvex.problems import (
-    Block,
-    DataDomain,
-    LinearModelProblem,
-    MatrixGame,
-    PolytopeSaddle,
-    SimplexPoint,
-    UserGroups,
-)
-from dpconvex.problems.data.users import exact_weights
+from dpconvex.problems import Block, DataDomain, LinearModelProblem, MatrixGame, PolytopeSaddle, SimplexPoint
+from dpconvex.problems.data.users import UserGroups, exact_weights
 from dpconvex.problems.minimax.base import SaddleSection
 from dpconvex.problems.queries import DenseQueries, Marginals
 from dpconvex_experiments.audit.neighbors import FAR, Pair, array_pairs, replaced

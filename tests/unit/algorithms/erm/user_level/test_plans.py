@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from dpconvex import verify
-from dpconvex.algorithms.erm import exponential_mechanism, objective_perturbation
-from dpconvex.algorithms.erm.exponential_mechanism import relative_risk
+from dpconvex.algorithms.erm import objective_perturbation
 from dpconvex.algorithms.erm.objective_perturbation import planner
 from dpconvex.algorithms.erm.objective_perturbation.regularization import smallest_l2
 from dpconvex.algorithms.erm.registry import cautious, is_pure, plans
@@ -22,6 +21,8 @@ from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, Records, UserGroups
 from dpconvex.randomness import SeededSource
 from dpconvex.solvers import NewtonCholesky
+from dpconvex_experiments.reference import exponential_mechanism
+from dpconvex_experiments.reference.exponential_mechanism import relative_risk
 
 pytestmark = pytest.mark.thin
 

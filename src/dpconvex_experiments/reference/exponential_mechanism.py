@@ -30,6 +30,7 @@ from dpconvex import _rounding
 from dpconvex._types import Array, Floats, final_dataclass
 from dpconvex.algorithms import PredictedError, PrivateResult, StatedPlan, check_average, recorded, require, uses
 from dpconvex.algorithms.assumptions import USER_LOSS
+from dpconvex.algorithms.select import Method
 from dpconvex.geometry import L2Norm
 from dpconvex.losses import LinearModelLoss
 from dpconvex.mechanisms import NormNoiseMechanism, ReportNoisyMax
@@ -39,8 +40,6 @@ from dpconvex.problems.base import ROUNDING
 from dpconvex.randomness import BitSource
 from dpconvex.sets import L2Ball, WholeSpace
 from dpconvex.solvers import Solver, default_solver
-
-__all__ = ["ExponentialMechanismPlan", "LocalizedMechanismPlan", "plan", "plan_localized"]
 
 LABEL = "best point of the grid"
 CENTER, CHOICE = "center of the ball", "best point of the grid around it"
@@ -322,3 +321,11 @@ def overshoot(d: int, x: Floats) -> tuple[Floats, Floats]:
     """Return ``E (G - x)_+`` and ``E (G - x)_+^2`` for G of the Gamma(d) law, d = 1 or 2, and x at least 0."""
     tail = np.exp(-x)
     return (tail, 2 * tail) if d == 1 else (tail * (x + 2), tail * (2 * x + 6))
+
+
+def _both(problem: LinearModelProblem, privacy: PrivacyParams, l2: float | None = None) -> tuple[GridPlan, ...]:
+    localized = plan_localized(problem, privacy, l2)
+    return localized if l2 else (*plan(problem, privacy), *localized)
+
+
+METHOD = Method("exponential_mechanism", _both, ("l2",))

@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from dpconvex.algorithms.erm import exponential_mechanism
-from dpconvex.algorithms.erm.exponential_mechanism import relative_risk
 from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss, SquaredLoss
 from dpconvex.privacy import Ledger, PrivacyParams, verify
 from dpconvex.problems import DataDomain, LinearModelProblem, Records
 from dpconvex.randomness import SeededSource, SystemSource
+from dpconvex_experiments.reference import exponential_mechanism
+from dpconvex_experiments.reference.exponential_mechanism import relative_risk
 
 LOSSES = [LogisticLoss(), HingeLoss(), AbsoluteLoss(1.0), SquaredLoss(1.0, prediction_bound=2.0)]
 

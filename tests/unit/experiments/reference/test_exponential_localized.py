@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from dpconvex.algorithms.erm import exponential_mechanism
-from dpconvex.algorithms.erm.exponential_mechanism import LocalizedMechanismPlan, overshoot, relative_risk
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.select import Options
 from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss
 from dpconvex.privacy import PrivacyParams, Sensitivity, verify
 from dpconvex.problems import DataDomain, LinearModelProblem, Records
 from dpconvex.randomness import SeededSource, SystemSource
+from dpconvex_experiments.reference import exponential_mechanism
+from dpconvex_experiments.reference.exponential_mechanism import LocalizedMechanismPlan, overshoot, relative_risk
 
 pytestmark = pytest.mark.thin
 
