@@ -328,6 +328,9 @@ def test_inference_prints_intervals_and_keeps_them_with_the_model(run: Any, publ
     result = run("fit", public_files / "train.csv", "--schema", toml, "--epsilon", 3, "--inference", "--out", "m")
     assert result.exit_code == 0, result.output
     assert all(word in result.stdout for word in ("std err", "P>|z|", "(intercept)", "epsilon 3"))
+    planned = run("plan", "--rows", 9_000, "--schema", toml, "--epsilon", 3, "--inference").stdout
+    assert "4 of 4 finite" in " ".join(planned.split())
+    assert "A forecast, for levels that are not rare" in " ".join(planned.split())
     model: Any = load_model(tmp_path / "m" / "model.skops")
     assert str(model.summary()).splitlines()[2] in (tmp_path / "m" / "report.html").read_text().replace("&gt;", ">")
     assert verify(tmp_path / "m").passed
