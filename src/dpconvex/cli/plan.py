@@ -219,7 +219,8 @@ def variations(plan: LinearModelPlan) -> list[tuple[str, str]]:
     public = plan.public
     found = [("tilt", number(plan.problem.tilt))] if plan.problem.tilt else []
     if plan.problem.records_per_user is not None:
-        how = "a guess" if "typical_user" not in public else "found" if public["typical_user"]["found"] else "not yet"
+        how = "found" if public.get("typical_user", {}).get("found") else "not yet; declared ranges are not narrowed"
+        how = how if "typical_user" in public else "a guess"
         found.append(("records per user", f"{plan.problem.records_per_user:,} ({how})"))
         found.append(("weight of every user", f"1/{plan.problem.n:,}"))
     if public.get("attack_radius"):
