@@ -401,12 +401,9 @@ def print_plans(plans: Sequence[LinearModelPlan]) -> None:
     print_text(
         "* chosen. expected: excess loss on typical data, a guess that real data often exceed. bound: proved for every "
         "data set, but where the note says estimate."
+        + "\nintervals: half-widths at 95 % over columns' ranges, and how many are finite. A forecast, for levels that "
+        "are not rare and columns that no others tell; (other) never counts." * hasattr(plans[0], "expected_intervals")
     )
-    if hasattr(plans[0], "expected_intervals"):
-        print_text(
-            "intervals: half-widths at 95 % of coefficients times their columns' ranges, and how many are finite. A "
-            "forecast, for levels that are not rare and columns that no others tell; levels (other) do not count."
-        )
     if paper:
         print_text(
             "printed: what the paper claims for such problems, none where its conditions fail. For comparison only: "

@@ -50,9 +50,7 @@ source = ""  # say here where the public knowledge comes from
 _SAME = f"# Every row holds the same value, so it says nothing: remove this column.{MARK}\n"
 _RATES = "# rates = [...]  # if it is published how frequent the classes are: one share a class, adding up to 1\n"
 _HOURS = 'date = "hour"  # clock times, as hours of the day\nlower = 0\nupper = 24\n'
-_FOREIGN = (
-    f"# Some texts are not UTF-8: convert the file first, as with iconv -f latin1 -t utf-8, and draft again.{MARK}\n"
-)
+_FOREIGN = f"# Some texts are not UTF-8: convert the file, as with iconv -f latin1 -t utf-8, and draft again.{MARK}\n"
 _LINES = "# No cell holds a line break. Where none can, a line of a CSV file is a record, whatever stands in it.\n"
 _USER = '# user = "..."  # if people have several rows: the column that says whose row it is. Then remove it below.\n'
 

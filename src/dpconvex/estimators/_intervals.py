@@ -107,7 +107,7 @@ class WithIntervals(PrivateLinearModel):
             problem = replace(problem, loss=replace(cast(Any, problem.loss), saturating=False))
         robust = self.inference == "robust" or (self.inference is True and self._target_range() is not None)
         found = curvature.plan(problem, privacy, robust=robust, l2=options.l2, noise=options.noise)
-        open_ended = (each.name for each in (self.schema.columns if self.schema else ()) if getattr(each, "other", False))
+        open_ended = (each.name for each in getattr(self.schema, "columns", ()) if getattr(each, "other", False))
         return algorithms.continued(found, uncounted=tuple(open_ended))
 
     @property

@@ -122,9 +122,7 @@ def open_users(schema: Schema, table: TableSource, groups: Any) -> UserGroups | 
         return users_of(None, table, groups)
     name, codes = schema.user, dict[Any, int]()
     kind = getattr(table.empty[name], "dtype", None)
-    if (
-        isinstance(kind, np.dtype) and kind.kind in "iu" and kind.itemsize == 8
-    ):  # Dask makes floats where one is missing
+    if isinstance(kind, np.dtype) and kind.kind in "iu" and kind.itemsize == 8:  # Dask: floats where one is missing
         what = f"the user column {name!r} has the type {kind}, and a missing cell would round others of its partition"
         remedy = "Make it an Arrow type: read_parquet(..., dtype_backend='pyarrow'), or astype('int64[pyarrow]')"
         raise InvalidDataError(f"{what}. {remedy}")

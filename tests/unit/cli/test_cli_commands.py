@@ -72,7 +72,7 @@ def test_schema_show_lists_every_column(run: Any, public_files: Path) -> None:
     assert "102 encoded features" in result.stdout
 
 
-def test_a_draft_says_what_is_wrong_with_its_target_and_which_numbers_it_took_for_none(run: Any, tmp_path: Path) -> None:
+def test_a_draft_says_what_is_wrong_with_its_target_and_which_numbers_are_codes(run: Any, tmp_path: Path) -> None:
     lines = (f'{0 if k == 3 else 1900 + k},"${k},000 ",person {k}' for k in range(90))
     (tmp_path / "t.csv").write_text("\n".join(["built,gift,name", *lines]))
     for target, why in (("gift", "a currency. Write them plainly"), ("name", "90 classes were found")):

@@ -197,7 +197,7 @@ def test_refusals_are_from_public_facts() -> None:
         model.fit(X, y)
     with pytest.raises(InvalidParameterError, match="is for users"):
         model.plan(30, 2, unit="record")
-    with pytest.raises(InvalidParameterError, match="records_per_user='private': .*neighbors='replace_one'"):
+    with pytest.raises(InvalidParameterError, match=r"records_per_user='private': .*neighbors='replace_one'"):
         clone(model).set_params(neighbors="add_or_remove_one", rows=60).fit(X, y, groups=groups.spread(np.arange(30.0)))
     with pytest.raises(InvalidParameterError, match="inference"):
         model.set_params(inference=True).fit(X, y, groups=groups.spread(np.arange(30.0)))
