@@ -33,6 +33,7 @@ from dpconvex.problems.data.points import clip_points
 from dpconvex.problems.linear.problem import default_radius
 from dpconvex.randomness import SeededSource
 from dpconvex.solvers import geometric_median as solved_median
+from dpconvex_experiments.reference import exponential_mechanism
 from dpconvex_experiments.saddle_point.games import Game
 from dpconvex_experiments.shared import gaussian_cluster, mean_distance
 from heavy_tails import free_delays

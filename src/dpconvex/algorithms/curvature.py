@@ -102,6 +102,7 @@ class InferencePlan(TwoStagePlan):
     second: NormNoiseMechanism | GaussianMechanism
     units: Floats
     noisy: tuple[float, ...] = ()
+    uncounted: tuple[str, ...] = ()  #: Categories whose last level, of other values, no forecast counts as finite
     algorithm: ClassVar[str] = "objective_perturbation_with_curvature"
     predicted_error = forwarded("then", "predicted_error")
 
@@ -258,6 +259,7 @@ class InferencePlan(TwoStagePlan):
         c, F = given.factor[:-1], given.factor
         entries = np.einsum("ik,fij,jl->fkl", F, given.patterns, F, optimize=True)
         seen = found.visible(c, entries, given.deviations)
+        seen[[self.layout.categories[name][-1] for name in self.uncounted]] = False
         wide = [1.0 if block.norm == "simplex" else 2 * block.bound for block in self.problem.domain.blocks]
         each = 1.96 * np.repeat(wide, [block.size for block in self.problem.domain.blocks])
         half = each * np.sqrt(np.einsum("ij,jk,ik->i", c, found.covariance, c))
@@ -267,8 +269,8 @@ class InferencePlan(TwoStagePlan):
     def note(self) -> str:
         half, finite, of = self.expected_intervals
         of_target = " of the target's range" * (self.problem.loss.task == "regression")
-        known = f"intervals +-{half:.2g}{of_target} over a range" if finite else "no finite interval"
-        return ", ".join([*filter(None, [super().note]), known + f", {finite} of {of} finite" * (0 < finite < of)])
+        known = f"intervals +-{half:.2g}{of_target}, {finite} of {of} finite" if finite else "no finite interval"
+        return ", ".join(filter(None, [super().note, known]))
 
 
 @algorithms.recorded("objective_perturbation_with_curvature")

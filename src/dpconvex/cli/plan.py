@@ -217,7 +217,8 @@ def variations(plan: LinearModelPlan) -> list[tuple[str, str]]:
     public = plan.public
     found = [("tilt", number(plan.problem.tilt))] if plan.problem.tilt else []
     if plan.problem.records_per_user is not None:
-        how = "a guess" if "typical_user" not in public else "found" if public["typical_user"]["found"] else "not yet"
+        how = "found" if public.get("typical_user", {}).get("found") else "not yet; declared ranges are not narrowed"
+        how = how if "typical_user" in public else "a guess"
         found.append(("records per user", f"{plan.problem.records_per_user:,} ({how})"))
         found.append(("weight of every user", f"1/{plan.problem.n:,}"))
     if public.get("attack_radius"):
@@ -398,6 +399,8 @@ def print_plans(plans: Sequence[LinearModelPlan]) -> None:
     print_text(
         "* chosen. expected: excess loss on typical data, a guess that real data often exceed. bound: proved for every "
         "data set, but where the note says estimate."
+        + "\nintervals: half-widths at 95 % over columns' ranges, and how many are finite. A forecast, for levels that "
+        "are not rare and columns that no others tell; (other) never counts." * hasattr(plans[0], "expected_intervals")
     )
     if paper:
         print_text(

@@ -1,6 +1,7 @@
 """``dpconvex schema``: draft a schema file, show one, and look at what it makes of a table."""
 
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,15 +33,20 @@ def draft(
     The template is read off the table: it is not private, and `fit` refuses it until it is confirmed.
     """
     from dpconvex.data import draft_schema, read_table, write_atomically
+    from dpconvex.data.draft import MARK, TAKEN
 
     _refuse_existing(output)
     text = draft_schema(read_table(table), target, user_column, not no_ranges)
+    if problem := re.search(r"^# \[target\]\n(?:# .*\n)*?# Left out: (.*)$", text, re.MULTILINE):
+        print(f"warning: {target!r} cannot be the target as it is: {problem[1].removesuffix(MARK)}", file=sys.stderr)
     if output is None:
         print(text)
         return
     write_atomically(output, text)
-    if unused := [name.strip('"') for name in re.findall(r"^# \[columns\.(.+)\]$", text, re.MULTILINE)]:
-        print_text(f"Left out, for reasons that the file gives: {', '.join(unused)}.")
+    tables = re.findall(r"^(?:# )?\[columns\.(.+)\]\n((?:.+\n)*)", text, re.MULTILINE)
+    for what, begins in (("Left out, for reasons that the file gives", "# Left out"), (TAKEN, f"# {TAKEN}")):
+        if names := [name.strip('"') for name, lines in tables if re.search(f"^{begins}", lines, re.MULTILINE)]:
+            print_text(f"{what}: {', '.join(names)}.")
     print_text(f"Wrote {output}. Confirm every marked line from public knowledge, then set confirmed = true.")
 
 

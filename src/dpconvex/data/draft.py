@@ -28,6 +28,7 @@ DATE_FORMS = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%Y%m%
               "%d.%m.%y", "%d/%m/%y", "%m/%d/%y")  # fmt: skip
 """Formats of dates that drafts know; the first that reads most of a column's texts."""
 
+TAKEN = "Taken for codes of no value, as they lie far from all others"  #: Begins what a draft says of such numbers.
 _LEAST_ROWS = 20  # a shorter table may hold different numbers by chance
 _PEOPLE = ("patient", "person", "subject", "user", "customer", "client", "member", "account", "household", "employee",
            "student", "mrn", "ssn", "id")  # fmt: skip
@@ -49,9 +50,7 @@ source = ""  # say here where the public knowledge comes from
 _SAME = f"# Every row holds the same value, so it says nothing: remove this column.{MARK}\n"
 _RATES = "# rates = [...]  # if it is published how frequent the classes are: one share a class, adding up to 1\n"
 _HOURS = 'date = "hour"  # clock times, as hours of the day\nlower = 0\nupper = 24\n'
-_FOREIGN = (
-    f"# Some texts are not UTF-8: convert the file first, as with iconv -f latin1 -t utf-8, and draft again.{MARK}\n"
-)
+_FOREIGN = f"# Some texts are not UTF-8: convert the file, as with iconv -f latin1 -t utf-8, and draft again.{MARK}\n"
 _LINES = "# No cell holds a line break. Where none can, a line of a CSV file is a record, whatever stands in it.\n"
 _USER = '# user = "..."  # if people have several rows: the column that says whose row it is. Then remove it below.\n'
 
@@ -165,7 +164,9 @@ def _column(series: frames.Series, ranges: bool) -> str:
             return _left_out(head, "whole numbers that seem to name rows, people or places")
         sentinels = _sentinels(numbers)
         numbers = numbers[~np.isin(numbers, sentinels)]
-        missing += [format_value(float(number)) for number in sentinels]
+        missing += (codes := _codes(sentinels))
+        remedy = "Where one is a value, take it out of `missing` and widen the range"
+        head += f"# {TAKEN}: {', '.join(codes)}. {remedy}.{MARK}\n" if codes else ""
         note = _comment(f"Few distinct whole numbers. If they are codes: categories = {format_value(_codes(numbers))}")
         head += _SAME if len(values) == 1 and not series.null_count() else ""
         if ranges and _is_skewed(series, numbers):
@@ -185,10 +186,7 @@ def _column(series: frames.Series, ranges: bool) -> str:
 
 def _categories(series: frames.Series, found: list[str], head: str) -> str:
     if not 0 < len(found) <= MAX_CATEGORIES:
-        many = f"{len(found)} distinct texts. If it is a category, list its public values"
-        if np.mean([_WRITTEN.fullmatch(text) is not None for text in found] or [False]) >= MOSTLY:
-            many = "numbers with separators, decimal commas, % or a currency. Write them plainly, as 1234.5"
-        return _left_out(head, many if found else "every cell is empty")
+        return _left_out(head, _many(found, "distinct texts. If it is a category, list its public values"))
     missing = [text for text in found if text.lower() in _NOTHING]
     found = [text for text in found if text not in missing] or found
     head += _SAME if len(found) == 1 and not series.null_count() else ""
@@ -197,6 +195,12 @@ def _categories(series: frames.Series, found: list[str], head: str) -> str:
         other = f"# {other[:-1]}{MARK}\n" if series.null_count() > MANY_MISSING * len(series) else ""
     noted = _line("missing", missing) if missing and missing != found else ""
     return head + _line("categories", found) + other + noted
+
+
+def _many(found: list[str], what: str) -> str:
+    if np.mean([_WRITTEN.fullmatch(text) is not None for text in found] or [False]) >= MOSTLY:
+        return "numbers with separators, decimal commas, % or a currency. Write them plainly, as 1234.5"
+    return f"{len(found)} {what}" if found else "every cell is empty"
 
 
 def _dates(found: Floats, form: str, ranges: bool, name: str, clock: Floats) -> str:
@@ -268,7 +272,7 @@ def _target(series: frames.Series, ranges: bool) -> str:
         times = (hours(written), *(days(written, form) for form in DATE_FORMS))
         if len(found) > 2 and any(np.mean(~np.isnan(each)) >= MOSTLY for each in times):
             return _left_out(head, "dates, clock times or durations. A target must be numbers, as minutes, or classes")
-        return _left_out(head, f"{len(found)} classes were found. List the public classes")
+        return _left_out(head, _many(found, "classes were found. List the public classes"))
     note = "# The first class takes missing and unlisted labels; of two classes, the second is the positive one.\n"
     note += _comment(f"The positive class is {found[1]!r:.60}.")[:-1] + f"{MARK}\n" if len(found) == 2 else ""
     if numeric and not boolean and len(found) > 2:

@@ -64,11 +64,9 @@ def parse_schema(
     return columns, target, content
 
 
-def format_schema(
-    columns: Iterable[AbstractColumn], target: AbstractTarget | None, confirmed: bool, **rest: Any
-) -> str:
-    """The text of a schema file; what is empty text or None of the `rest` is left out."""
-    tables = [_lines({"confirmed": confirmed} | {key: value for key, value in rest.items() if value or value is False})]
+def format_schema(columns: Iterable[AbstractColumn], target: AbstractTarget | None, confirmed: bool, **own: Any) -> str:
+    """The text of a schema file; what is empty text or None of its `own` facts is left out."""
+    tables = [_lines({"confirmed": confirmed} | {key: value for key, value in own.items() if value or value is False})]
     if target is not None:
         tables.append("[target]\n" + _lines(target.to_dict()))
     tables += [f"[columns.{format_key(column.name)}]\n{_lines(column.to_dict())}" for column in columns]

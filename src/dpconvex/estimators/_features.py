@@ -288,6 +288,8 @@ def _below(lower: tuple[Any, ...], upper: tuple[Any, ...]) -> bool:
 def bounds_of(feature_bounds: Any, n_features: int) -> tuple[Floats, Floats]:
     """Return public bounds on every column, two arrays (n_features,), or raise `InvalidParameterError`."""
     requirement = "must be (lower, upper): numbers or arrays of length n_features, finite, lower < upper (by 1e-300)"
+    if isinstance(feature_bounds, np.ndarray) and feature_bounds.shape == (n_features, 2):
+        feature_bounds = [(low, high) for low, high in feature_bounds.tolist()]  # as the list of the same pairs
     if isinstance(feature_bounds, list) and all(isinstance(p, tuple) and len(p) == 2 for p in feature_bounds):
         fits, two = len(feature_bounds) == n_features, n_features == 2
         lower, upper = zip(*feature_bounds, strict=True) if feature_bounds else ((), ())

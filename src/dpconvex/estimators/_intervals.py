@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex import _validate
+from dpconvex import _validate, algorithms
 from dpconvex._types import Floats
 from dpconvex.algorithms import curvature, recipes
 from dpconvex.algorithms.curvature import InferencePlan
@@ -106,7 +106,9 @@ class WithIntervals(PrivateLinearModel):
             # The estimated quantity is the minimizer of a loss whose slope reaches its cap at once, without saturating.
             problem = replace(problem, loss=replace(cast(Any, problem.loss), saturating=False))
         robust = self.inference == "robust" or (self.inference is True and self._target_range() is not None)
-        return curvature.plan(problem, privacy, robust=robust, l2=options.l2, noise=options.noise)
+        found = curvature.plan(problem, privacy, robust=robust, l2=options.l2, noise=options.noise)
+        open_ended = (each.name for each in getattr(self.schema, "columns", ()) if getattr(each, "other", False))
+        return algorithms.continued(found, uncounted=tuple(open_ended))
 
     @property
     def bse_(self) -> Floats:

@@ -295,9 +295,7 @@ class ShapeMap(FeatureMap):
             factor = Factor.of(domain, (shares / shares.sum()).tolist(), lambda block: kernels[block.name])
             self._priors[domain] = factor, shapes
         factor, shapes = self._priors[domain]
-        return replace(
-            problem, factor=factor, shapes=shapes, surplus=LinearModelProblem.surplus
-        )  # shapes have their own
+        return replace(problem, factor=factor, shapes=shapes, surplus=LinearModelProblem.surplus)  # shapes have theirs
 
     @cached_property
     def straight(self) -> "StraightLines":

@@ -122,8 +122,8 @@ def open_users(schema: Schema, table: TableSource, groups: Any) -> UserGroups | 
     if groups is not None:
         return users_of(None, table, groups)
     name, codes = schema.user, dict[bytes, int]()
-    kind = getattr(table.empty[name], "dtype", None)  # Dask makes floats where one is missing
-    if isinstance(kind, np.dtype) and kind.kind in "iu" and kind.itemsize == 8:
+    kind = getattr(table.empty[name], "dtype", None)
+    if isinstance(kind, np.dtype) and kind.kind in "iu" and kind.itemsize == 8:  # Dask: floats where one is missing
         what = f"the user column {name!r} has the type {kind}, and a missing cell would round others of its partition"
         remedy = "Make it an Arrow type: read_parquet(..., dtype_backend='pyarrow'), or astype('int64[pyarrow]')"
         raise InvalidDataError(f"{what}. {remedy}")

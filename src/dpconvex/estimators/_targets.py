@@ -58,9 +58,7 @@ def declared_index(y: Any, classes: Array, name: str = "y") -> Array:
     labels, kind = as_series(y, name)
     if kind not in ("objects", "nothing") and (classes.dtype.kind in "UO") != (kind == "text"):
         listed = ("classes=" if name == "y" else "declared are ") + repr(classes.tolist())
-        raise InvalidDataError(
-            f"{name} holds {kind} labels, but {listed}: give both the same type, as in classes=[0, 1]"
-        )
+        raise InvalidDataError(f"{name} holds {kind} labels, but {listed}: give the same type, as in classes=[0, 1]")
     try:
         return np.maximum(codes(labels, [str(label).strip() for label in classes.tolist()], closed=True), 0)
     except SchemaError as error:

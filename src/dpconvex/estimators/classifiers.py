@@ -329,7 +329,7 @@ class PrivateLogisticRegression(WithIntervals, LogisticModel):
     records_per_user : int or "private", default=1
         For `fit` with ``groups``: how many records a typical user has, at least 1: public knowledge or a guess. Methods
         plan with it, one-pass methods draw at most so many of a user; privacy never rests on it, and all users have
-        the same weight. ``"private"``: found from the data for 1 to 3 % of epsilon, and released.
+        the same weight. ``"private"``: found from the data for 1 to 3 % of epsilon, released; no looks at ranges then.
     neighbors : {"replace_one", "add_or_remove_one"}, default="replace_one"
         What the promise is about. With ``"add_or_remove_one"`` the number of records (or users) is private, too, and
         noise is for one more or fewer; epsilons of the two do not compare (docs, Replaced, or added and removed). By

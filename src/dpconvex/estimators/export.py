@@ -326,13 +326,14 @@ def to_card(model: Any, metrics: dict[str, Any] | None = None) -> str:
     lines += [f"- {key}: {value}" for key, value in certificate.public.items() if isinstance(value, str | int | float)]
     if model.schema is not None:
         lines += ["", "| column | public range or list | who says so |", "|---|---|---|"]
-        for part in model.found_schema_.parts:
+        for part, declared in zip(model.found_schema_.parts, model.schema.parts, strict=True):
             given = part.to_dict()
             listed = given.get("categories", given.get("classes", ()))
             more = f" and {len(listed) - 8} more" * (len(listed) > 8)
             ends = (f"{given[name]:g}" for name in ("lower", "upper") if name in given)
             text = ", ".join(listed[:8]) + more or " to ".join(ends)
-            lines.append(_row(part.name, text, part.source or model.schema.source))
+            said = part.source or model.schema.source
+            lines.append(_row(part.name, text, said if part == declared else "found privately by the fit (released)"))
     none = "None were released. `dpconvex evaluate` measures them privately, with intervals."
     lines += ["", "## Metrics", ""]
     lines += [none] if metrics is None else _metrics_table(metrics)

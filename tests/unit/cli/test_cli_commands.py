@@ -72,6 +72,16 @@ def test_schema_show_lists_every_column(run: Any, public_files: Path) -> None:
     assert "102 encoded features" in result.stdout
 
 
+def test_a_draft_says_what_is_wrong_with_its_target_and_which_numbers_are_codes(run: Any, tmp_path: Path) -> None:
+    lines = (f'{0 if k == 3 else 1900 + k},"${k},000 ",person {k}' for k in range(90))
+    (tmp_path / "t.csv").write_text("\n".join(["built,gift,name", *lines]))
+    for target, why in (("gift", "a currency. Write them plainly"), ("name", "90 classes were found")):
+        result = run("schema", "draft", "t.csv", "--target", target, "--output", f"{target}.toml")
+        assert f"warning: {target!r} cannot be the target as it is: " in result.stderr
+        assert why in result.stderr
+        assert "lie far from all others: built." in " ".join(result.stdout.split())
+
+
 def test_schema_draft_is_refused_until_confirmed(run: Any, public_files: Path, tmp_path: Path) -> None:
     table = public_files / "train.csv"
     result = run("schema", "draft", table, "--target", "income", "--output", "draft.toml")

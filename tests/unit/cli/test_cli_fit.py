@@ -344,6 +344,8 @@ def test_inference_is_in_the_json_and_refused_where_it_is_not_offered(
     run: Any, public_files: Path, tmp_path: Path
 ) -> None:
     toml = few_columns(public_files, tmp_path)
+    planned = run("plan", "--rows", 9_000, "--schema", toml, "--epsilon", 3, "--inference").stdout
+    assert all(words in " ".join(planned.split()) for words in ("4 of 4", "A forecast, for levels that are not rare"))
     words = ("fit", public_files / "train.csv", "--schema", toml, "--epsilon", 3, "--inference")
     rows = json.loads(run(*words, "--json").stdout)["intervals"]["rows"]
     assert set(rows) == {"(intercept)", "age", "education-num", "hours-per-week", "sex=Male"}

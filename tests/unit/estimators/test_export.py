@@ -205,6 +205,14 @@ def test_a_card_says_promise_data_metrics_and_limits(fitted: Any) -> None:
         assert words in text
 
 
+def test_a_card_says_which_ranges_were_found() -> None:
+    schema = Schema((NumericColumn("age", 0, 1e4, source="Form 3"), COLUMNS[5]), TARGETS["good"], source="Office")
+    text = to_card(PrivateLogisticRegression(9.0, schema=schema, random_state=0).fit(frame_of(2000)))
+    row = next(line for line in text.splitlines() if line.startswith("| age |"))
+    assert row.endswith("| found privately by the fit (released) |")
+    assert "| flag | no, yes | Office |" in text
+
+
 def test_a_card_has_a_short_table_of_metrics(fitted: Any) -> None:
     """With 50 classes it had 3,012 lines, raw noisy cells among them."""
     classes = {f"{name}[{k}]": [0.5, 0.25, 1.0] for k in range(50) for name in ("recall", "precision")}

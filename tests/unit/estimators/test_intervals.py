@@ -148,6 +148,16 @@ def test_least_squares_caps_residuals_at_half_the_range_unless_told_otherwise(mo
         assert told.problem.loss.facts == {"residual_cap": 0.2}
 
 
+@pytest.mark.parametrize("model", [logistic, PrivateAdditiveClassifier])
+def test_plans_do_not_count_on_intervals_of_other_values(model: Any) -> None:
+    """Nobody may have the level (other); then its interval is infinite, whatever the plan's table was."""
+    schema = replace(CLASSES, columns=(*COLUMNS[:2], CategoricalColumn("kind", ("a", "b", "c"), other=True)))
+    plan: Any = model(epsilon=30.0, schema=schema, inference=True).plan(10 * N)[0]
+    _, finite, of = plan.expected_intervals
+    assert finite == of - 1
+    assert f"{finite} of {of} finite" in plan.note
+
+
 def test_arrays_have_names_and_units_of_their_own() -> None:
     bounds = (np.array([0.0, 0.0]), np.array([10.0, 10.0]))
     found = logistic(schema=None, feature_bounds=bounds, classes=["no", "yes"]).fit(X, TABLE["y"].to_pylist())

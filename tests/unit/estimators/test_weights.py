@@ -168,6 +168,10 @@ def test_bounds_may_be_a_list_of_pairs() -> None:
     pairs = PrivateLogisticRegression(2.0, feature_bounds=[(-1, 1), (-1, 2), (-1, 1)], classes=[0, 1], random_state=0)
     arrays = PrivateLogisticRegression(2.0, feature_bounds=([-1] * 3, [1, 2, 1]), classes=[0, 1], random_state=0)
     np.testing.assert_array_equal(pairs.fit(X, Y).coef_, arrays.fit(X, Y).coef_)
+    made = pairs.set_params(feature_bounds=np.array(pairs.feature_bounds)).fit(X, Y)
+    np.testing.assert_array_equal(made.coef_, arrays.coef_)
+    with pytest.raises(InvalidParameterError, match="two pairs may"):
+        bounds_of(np.array([[0, 1], [2, 3]]), 2)
     with pytest.raises(InvalidParameterError, match="two pairs may also be lower and upper bounds"):
         PrivateLogisticRegression(2.0, feature_bounds=[(0, 1), (2, 3)], classes=[0, 1]).plan(100, 2)
     with pytest.raises(InvalidParameterError, match="two pairs may"):

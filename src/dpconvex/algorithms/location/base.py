@@ -144,12 +144,10 @@ class RadiusFinder(Stage):
         return {"radius_epsilon": self.mechanism.epsilon, "radius_threshold": self.mechanism.threshold}
 
     @final
-    def first(
-        self, scores: Iterable[tuple[float, float]], last: float, source: BitSource, ledger: Ledger
-    ) -> FoundRadius:
+    def first(self, seen: Iterable[tuple[float, float]], last: float, source: BitSource, ledger: Ledger) -> FoundRadius:
         """Release the first of some radii at which the noisy score reaches the noisy threshold, or the last."""
         session = self.mechanism.start(self.label, source, ledger)
-        for radius, score in scores:
+        for radius, score in seen:
             if session.query(score):
                 return FoundRadius(radius, False)
         return FoundRadius(last, True)

@@ -153,10 +153,8 @@ class ReleasedTables:
             shares = model(subset)
             misfit = float(np.sqrt(np.mean((shares - noisy) ** 2))) / deviation
             fits, columns = self.interval(subset, shares, 0.95, True).fits, [names[axis] for axis in subset]
-            bases = [cosines(size)[:, :SMOOTH] for size in shares.shape]
-            trend = (
-                None if len(bases) == 1 else float(np.abs(bases[0].T @ (shares - noisy) @ bases[1]).max()) / deviation
-            )
+            both = [cosines(size)[:, :SMOOTH] for size in shares.shape]
+            trend = None if len(both) == 1 else float(np.abs(both[0].T @ (shares - noisy) @ both[1]).max()) / deviation
             rows.append({"columns": columns, "deviation": deviation, "misfit": misfit, "trend": trend, "fits": fits})
         return rows
 

@@ -55,9 +55,7 @@ class Tuning:
     halved: tuple[float, float] = (0.03, 2.0)  #: Half the bound is worth this share of n, or so many scales of noise.
     most: float = 0.35  #: All halvings on offer are worth at most this share of n: else 0 would be the best bound.
     ratio: float = 2 ** (1 / 8)  #: Ratio of successive bounds in the public list.
-    largest: float = (
-        0.16  #: Largest bound on offer, over the number of columns; columns as they are, are on offer, too.
-    )
+    largest: float = 0.16  #: Largest bound on offer, over the number of columns; columns as they are, are so, too.
     adapts: float = 0.9  #: Expected error before a run, over that for columns as they are: bounds may be far lower.
 
 

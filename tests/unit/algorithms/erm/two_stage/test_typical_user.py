@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from dpconvex import PrivateLinearRegression, PrivateLogisticRegression, load_model, save_model, verify
 from dpconvex.algorithms.erm.registry import Methods, plans
@@ -196,6 +197,8 @@ def test_refusals_are_from_public_facts() -> None:
         model.fit(X, y)
     with pytest.raises(InvalidParameterError, match="is for users"):
         model.plan(30, 2, unit="record")
+    with pytest.raises(InvalidParameterError, match=r"records_per_user='private': .*neighbors='replace_one'"):
+        clone(model).set_params(neighbors="add_or_remove_one", rows=60).fit(X, y, groups=groups.spread(np.arange(30.0)))
     with pytest.raises(InvalidParameterError, match="inference"):
         model.set_params(inference=True).fit(X, y, groups=groups.spread(np.arange(30.0)))
     with pytest.raises(InvalidParameterError, match="must be a number"):
