@@ -52,7 +52,7 @@ import corpus
 import keel_tables
 import many_tables
 from dpconvex import PrivateSyntheticData, Schema
-from dpconvex.algorithms.queries import grouped_tables, latent_classes, noisy_tables, noisy_tree
+from dpconvex.algorithms.queries import grouped_tables, latent_classes, noisy_tables, noisy_tree, released_tables
 from dpconvex.algorithms.queries.found_bins import FoundBinsPlan
 from dpconvex.data import TableCells
 from dpconvex.errors import InvalidParameterError
@@ -265,7 +265,7 @@ TRENDS |= {
 
 def trends(half: str, epsilons: list[float], deltas: list[float], seeds: int) -> list[dict]:
     """Return a row for each table, budget and seed: errors of fits to the same noisy tables of all pairs."""
-    rows, fits, usual = [], latent_classes._fits, (latent_classes.SURE, latent_classes.SMOOTH)
+    rows, fits, usual = [], latent_classes._fits, (latent_classes.SURE, released_tables.SMOOTH)
     for name, codes, queries, truth in with_pairs(half):
         shape = queries.shape
         pairs = [subset for subset in queries.subsets if len(subset) == 2 and min(shape[k] for k in subset) >= 5]
@@ -284,7 +284,7 @@ def trends(half: str, epsilons: list[float], deltas: list[float], seeds: int) ->
             released = plan.release(codes, SeededSource(seed), Ledger(plan.privacy, plan.releases))
             row = {"table": name, "epsilon": epsilon, "delta": delta, "law": plan.law, "raw": plan.raw, "seed": seed}
             made: dict[int, Any] = {}  # the fits before trends are the same for all settings
-            for label, (latent_classes.SURE, latent_classes.SMOOTH) in TRENDS.items():
+            for label, (latent_classes.SURE, released_tables.SMOOTH) in TRENDS.items():
                 calls = iter(range(9))
                 latent_classes._fits = lambda *given, calls=calls, made=made: (
                     made[k] if (k := next(calls)) in made else made.setdefault(k, fits(*given))
@@ -299,7 +299,7 @@ def trends(half: str, epsilons: list[float], deltas: list[float], seeds: int) ->
                     *([strong.mean()] if len(strong) else []),
                 ]
             latent_classes._fits = fits
-            latent_classes.SURE, latent_classes.SMOOTH = usual
+            latent_classes.SURE, released_tables.SMOOTH = usual
             rows.append(row)
             print(shown({key: value for key, value in row.items() if key not in TRENDS}), flush=True)
     return rows

@@ -62,6 +62,7 @@ CAPPED = "tests/statistical/test_user_gaussian_density.py"
 OBJECTIVE_EVENTS, PERTURBED = "privacy/events/objective.py", "algorithms/erm/objective_perturbation"
 TREE, TREES = "algorithms/queries/noisy_tree.py", "tests/unit/algorithms/queries/test_noisy_tree.py"
 GROUPED, GROUPS = "algorithms/queries/grouped_tables.py", "tests/unit/algorithms/queries/test_grouped_tables.py"
+TARGET_MODEL = "tests/unit/algorithms/queries/test_target_model.py"
 BINS, FOUND_BINS = "algorithms/queries/found_bins.py", "tests/unit/algorithms/queries/test_found_bins.py"
 BOOSTED = "tests/unit/algorithms/minimax/test_boosted.py"
 AGGREGATES = "algorithms/erm/user_level/aggregates.py"
@@ -2214,6 +2215,30 @@ MUTANTS = (
         "off = 0.0",
         "",
         (f"{NOISY}::test_the_interval_of_a_large_share_allows_for_the_estimated_number",),
+    ),
+    Mutant(
+        "a model of the target: the tables get the whole promise, too",
+        "estimators/_target_model.py",
+        "epsilon=_rounding.difference_down(privacy.epsilon, epsilon))",
+        "epsilon=privacy.epsilon)",
+        "",
+        (f"{TARGET_MODEL}::test_both_releases_cost_what_is_promised_and_no_more",),
+    ),
+    Mutant(
+        "a model of the target: its fit is in no ledger",
+        "algorithms/queries/target_model.py",
+        "return (self.fit, *self.then.releases)",
+        "return self.then.releases",
+        "",
+        (f"{TARGET_MODEL}::test_both_releases_cost_what_is_promised_and_no_more",),
+    ),
+    Mutant(
+        "a model of the target: users' rows are fitted as records",
+        "estimators/_target_model.py",
+        "plan = model.plan(n, unit=str(privacy.unit))[0]",
+        "plan = model.plan(n, unit='record')[0]",
+        "",
+        (f"{TARGET_MODEL}::test_numbers_and_several_classes",),
     ),
     Mutant(
         "users of noisy tables: every record counts 1",

@@ -162,6 +162,8 @@ def _show(plans: "Sequence[QueryReleasePlan]", as_json: bool, filled: dict[str, 
     if model and not as_json:
         part = f"epsilon {model['epsilon']:.3g} of {privacy.epsilon:g}"
         _output.print_text(f"The target follows a private linear model ({model['algorithm']}), for {part}.")
+    elif first.queries.center is not None and not as_json:
+        _output.print_text("If models are to be trained on the records: --target-share 0.3.")
     found = first.public.get("private_bins")
     if found and not as_json:
         part = f"{sum(found['shares']):.0%} of the budget. Public bins: --bins 16, or --edges"

@@ -60,19 +60,11 @@ def described(
     if isinstance(column, NumberCells):
         drawn: Any = column.decode(np.repeat(np.arange(count), REPEATS**2), generator)
         middles = np.asarray(drawn.cast("float64").to_numpy(zero_copy_only=False)).reshape(count, -1).mean(axis=1)
-        middles = np.where(np.isnan(middles), np.nanmean(middles), middles)  # a value for what is missing
         noise = 0.0 if tables is None else tables.estimate((axis,))[1]
         return target_model.of_numbers(base, axis, pool, scores, middles, start, noise)
-    drawn = cells.decode(pool[0], generator)
-    given = cast(PrivateLogisticRegression, model).predict_proba(drawn)
-    odds = [np.pad(part, ((0, 0), (1, 0))) if part.shape[1] == 1 else part for part in scores]
-    wide = [_wider(part, count) for part in odds]
-    return target_model.of_classes(base, axis, pool, wide, _wider(given, count))
-
-
-def _wider(values: Floats, count: int) -> Floats:
-    """Return columns for `count` classes; those that the model does not know have 0."""
-    return np.pad(values, ((0, 0), (0, count - values.shape[1])))
+    given = cast(PrivateLogisticRegression, model).predict_proba(cells.decode(pool[0], generator))
+    odds = [np.pad(part, ((0, 0), (count - part.shape[1], 0))) for part in scores]  # two classes have one output
+    return target_model.of_classes(base, axis, pool, odds, given)
 
 
 def _of_drawn(model: PrivateLinearModel) -> PrivateLinearModel:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import REQUIRED, Array, Floats, final_dataclass
+from dpconvex._types import REQUIRED, Array, Floats, final_dataclass, forwarded
 from dpconvex.algorithms import Plan, check_relation
 from dpconvex.algorithms.queries.released_tables import Histogram, ReleasedModel, ReleasedTables
 from dpconvex.errors import InvalidDataError, InvalidParameterError
@@ -167,6 +167,27 @@ class QueryReleasePlan(Plan):
             what = f"records have {cells.ndim} axes and dtype {cells.dtype}: integers of shape (records,)"
             raise InvalidDataError(f"{what} are planned, or (records, {columns})")
         return cells
+
+
+@dataclass(frozen=True)
+class StagedPlan(QueryReleasePlan):
+    """A plan that releases something of its own, and the tables of another plan with what it leaves of the promise."""
+
+    then: Any  #: the other plan
+    preferred: ClassVar[bool] = True
+    algorithm = forwarded("then", "algorithm")
+    noise_name = forwarded("then", "noise_name")
+    ranked = forwarded("then", "ranked")
+    expectation = forwarded("then", "expectation")
+
+    def __post_init__(self) -> None:
+        Ledger(self.privacy, self.releases)  # refuses, from public facts, what the promise does not cover
+
+    def exact_bits(self, source: BitSource) -> bool:
+        return super().exact_bits(source) and self.then.exact_bits(source)
+
+    def _run(self, records: Any, weights: Floats | None, source: BitSource, ledger: Ledger) -> Answered:
+        return self.then._run(records, weights, source, ledger)
 
 
 def check(queries: LinearQueries, n: int, privacy: PrivacyParams) -> None:

@@ -31,10 +31,10 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from dpconvex import _rounding
-from dpconvex._types import Array, Floats, IntArray, final_dataclass, forwarded
+from dpconvex._types import Array, Floats, IntArray, final_dataclass
 from dpconvex.algorithms import PredictedError, continued, recorded, stored
 from dpconvex.algorithms.queries import noisy_tables
-from dpconvex.algorithms.queries.base import Answered, QueryReleasePlan, mu_of
+from dpconvex.algorithms.queries.base import Answered, QueryReleasePlan, StagedPlan, mu_of
 from dpconvex.algorithms.queries.grouped_tables import GroupedTablesPlan
 from dpconvex.algorithms.queries.noisy_tree import NoisyTreePlan
 from dpconvex.errors import InvalidParameterError
@@ -81,7 +81,7 @@ class Open:
 
 
 @final_dataclass
-class FoundBinsPlan(QueryReleasePlan):
+class FoundBinsPlan(StagedPlan):
     """Private bins, and ranges, of some columns, then noisy tables; a run takes the raw numbers of these columns."""
 
     then: OfBins
@@ -92,12 +92,7 @@ class FoundBinsPlan(QueryReleasePlan):
     edges: tuple[tuple[int, ...], ...] = ()  #: For each open column, the edges of its bins, as cell indices
     #: Noisy counts: octaves of each column without a range, then the cells of each open column's range.
     counted: tuple[Floats, ...] = field(default=(), compare=False, repr=False)
-    preferred: ClassVar[bool] = True
     neighbors: ClassVar[tuple[Neighboring, ...]] = noisy_tables.NoisyTablesPlan.neighbors
-    algorithm = forwarded("then", "algorithm")
-    noise_name = forwarded("then", "noise_name")
-    ranked = forwarded("then", "ranked")
-    expectation = forwarded("then", "expectation")
     assumptions = (
         *QueryReleasePlan.assumptions,
         Assumption(
@@ -105,9 +100,6 @@ class FoundBinsPlan(QueryReleasePlan):
             "each record is put into them by itself; the plan is made before the run and does not depend on them",
         ),
     )
-
-    def __post_init__(self) -> None:
-        Ledger(self.privacy, self.releases)  # refuses, from public facts, what the promise does not cover
 
     @property
     def theorem(self) -> str:
@@ -134,9 +126,6 @@ class FoundBinsPlan(QueryReleasePlan):
     def releases(self) -> tuple[Release, ...]:
         own = (replace(each, times=self.noises[each.label][2]) for each in super().releases)
         return (*own, *self.then.releases)
-
-    def exact_bits(self, source: BitSource) -> bool:
-        return super().exact_bits(source) and self.then.exact_bits(source)
 
     @property
     def course(self) -> tuple[Any, ...]:

@@ -32,14 +32,7 @@ from numpy.typing import NDArray
 from scipy.linalg import block_diag
 
 from dpconvex._types import Array, Floats, final_dataclass
-from dpconvex.algorithms.queries.released_tables import (
-    SMOOTH,
-    ReleasedModel,
-    ReleasedTables,
-    cosines,
-    systematic,
-    within,
-)
+from dpconvex.algorithms.queries import released_tables
 from dpconvex.problems.queries import Zero
 
 RATE = 0.1  #: Learning rate of Adam
@@ -59,7 +52,7 @@ SEED = 0
 
 
 @final_dataclass(eq=False)
-class LatentClasses(ReleasedModel):
+class LatentClasses(released_tables.ReleasedModel):
     """A mixture of products of distributions over columns."""
 
     shape: tuple[int, ...]
@@ -83,8 +76,8 @@ class LatentClasses(ReleasedModel):
 
     def _sample(self, size: int, generator: np.random.Generator) -> Array:
         """Round the classes' sizes, then in each class the counts of each column's values; mix columns in classes."""
-        classes = systematic(self.weights, size, generator)
-        return np.stack([within(classes, shares, generator) for shares in self.levels], axis=1)
+        classes = released_tables.systematic(self.weights, size, generator)
+        return np.stack([released_tables.within(classes, shares, generator) for shares in self.levels], axis=1)
 
 
 @final_dataclass
@@ -114,7 +107,7 @@ class _State(NamedTuple):
 class _Target:
     """The data of a fit: noisy shares of all pairs in one symmetric matrix, one-way tables, and weights of both."""
 
-    def __init__(self, tables: ReleasedTables, impossible: tuple[Zero, ...]) -> None:
+    def __init__(self, tables: released_tables.ReleasedTables, impossible: tuple[Zero, ...]) -> None:
         self.shape = tables.shape
         starts = np.cumsum([0, *tables.shape])
         self.starts, size = starts, int(starts[-1])
@@ -157,11 +150,11 @@ class _Target:
 
     def trends(self, tables: Floats) -> Floats:
         """Return for every cell what its pair's noisy table says beyond these tables in coordinates beyond noise."""
-        basis = block_diag(*map(cosines, self.shape)).astype(np.float32)
+        basis = block_diag(*map(released_tables.cosines, self.shape)).astype(np.float32)
         noise = self.least / np.sqrt(np.where(self.scored, self.inverse, 1.0))
         found = basis.T @ np.where(self.scored, (self.shares - tables) / noise, 0.0) @ basis
         degree = np.concatenate([np.arange(1, size) for size in self.shape])
-        found[np.abs(found) <= np.where(np.maximum.outer(degree, degree) <= SMOOTH, *SURE)] = 0.0
+        found[np.abs(found) <= np.where(np.maximum.outer(degree, degree) <= released_tables.SMOOTH, *SURE)] = 0.0
         return np.where(self.scored, noise * (basis @ found @ basis.T), 0.0)
 
     def block_sums(self, values: Floats) -> Floats:
@@ -169,7 +162,7 @@ class _Target:
         return np.add.reduceat(values, self.starts[:-1], axis=1)[:, self.of]
 
 
-def fit(tables: ReleasedTables, plan: FitPlan, impossible: tuple[Zero, ...] = ()) -> LatentClasses:
+def fit(tables: released_tables.ReleasedTables, plan: FitPlan, impossible: tuple[Zero, ...] = ()) -> LatentClasses:
     """Return latent classes whose tables are near the released tables; post-processing."""
     with np.errstate(all="ignore"):
         target, generator = _Target(tables, impossible), np.random.default_rng(SEED)

@@ -38,7 +38,7 @@ from scipy.special import logsumexp, softmax
 
 from dpconvex._types import Array, Floats, final_dataclass, forwarded, set_fields
 from dpconvex.algorithms import PredictedError, continued, recorded
-from dpconvex.algorithms.queries.base import Answered, QueryReleasePlan
+from dpconvex.algorithms.queries.base import QueryReleasePlan, StagedPlan
 from dpconvex.algorithms.queries.released_tables import ReleasedModel
 from dpconvex.algorithms.search.plan import Candidate
 from dpconvex.errors import InvalidParameterError
@@ -58,23 +58,14 @@ STEPS = 200  #: Largest number of steps of a fit
 
 
 @final_dataclass
-class TargetModelPlan(QueryReleasePlan):
+class TargetModelPlan(StagedPlan):
     """Tables of all columns, `then`, and a model of the target that is fitted before them."""
 
-    then: QueryReleasePlan
     model: Candidate  #: plan of the model; whoever runs this plan fits it
-    preferred: ClassVar[bool] = True
     neighbors: ClassVar[tuple[Neighboring, ...]] = tuple(Neighboring)
-    algorithm = forwarded("then", "algorithm")
-    noise_name = forwarded("then", "noise_name")
     only_sums = forwarded("then", "only_sums")
-    ranked = forwarded("then", "ranked")
-    expectation = forwarded("then", "expectation")
     course = forwarded("then", "course")
     mechanisms: ClassVar[Mapping[str, Planned]] = {}
-
-    def __post_init__(self) -> None:
-        Ledger(self.privacy, self.releases)  # refuses, from public facts, what the promise does not cover
 
     @property
     def theorem(self) -> str:
@@ -99,7 +90,7 @@ class TargetModelPlan(QueryReleasePlan):
         return (self.fit, *self.then.releases)
 
     def exact_bits(self, source: BitSource) -> bool:
-        return self.model.plan.exact_bits(source) and self.then.exact_bits(source)
+        return super().exact_bits(source) and self.model.plan.exact_bits(source)
 
     def resumed(self, *course: Any) -> "TargetModelPlan":
         return continued(self, then=self.then.resumed(*course))
@@ -113,9 +104,6 @@ class TargetModelPlan(QueryReleasePlan):
     def _begun(self, records: Any, weights: Floats | None, source: BitSource, ledger: Ledger) -> "TargetModelPlan":
         ledger.record(self.fit)
         return continued(self, then=self.then._begun(records, weights, source, ledger))
-
-    def _run(self, records: Any, weights: Floats | None, source: BitSource, ledger: Ledger) -> Answered:
-        return self.then._run(records, weights, source, ledger)
 
 
 @recorded("target_model")
@@ -164,11 +152,10 @@ class TargetModel(ReleasedModel):
         if others == axes:
             return self.base.marginal(axes)
         sides = [self.shape[axis] for axis in others]
-        columns = self.pool[0][:, list(others)].T
-        place = np.ravel_multi_index(list(columns), sides) if others else np.zeros(len(self._shares), dtype=np.int64)
-        parts = [np.bincount(place, each, math.prod(sides)) for each in self._shares.T]
-        order = (*others, self.axis)
-        return np.stack(parts, axis=-1).reshape(*sides, -1).transpose([order.index(axis) for axis in axes])
+        columns, order = self.pool[0][:, list(others)].T, (*others, self.axis)
+        found = np.zeros((*sides, len(self.constant)))
+        np.add.at(found, tuple(columns), self._shares if others else self._shares.sum(axis=0))
+        return found.transpose([order.index(axis) for axis in axes])
 
     def _sample(self, size: int, generator: np.random.Generator) -> Array:
         found = self.base.sample(size, generator)
@@ -190,10 +177,8 @@ def pool_of(base: ReleasedModel, axis: int, generator: np.random.Generator) -> P
 
 def added_up(scores: Sequence[Floats], records: Array, axis: int) -> Floats:
     """Return the sum of the scores of all values of each record but the one at `axis`, (records, outputs)."""
-    found: Floats = np.zeros((len(records), scores[axis].shape[1]))
-    for k, part in enumerate(scores):
-        found += part[records[:, k]] if k != axis else 0.0
-    return found
+    parts = [part[records[:, k]] for k, part in enumerate(scores) if k != axis]
+    return np.sum(parts, axis=0) if parts else np.zeros((len(records), scores[axis].shape[1]))
 
 
 def of_classes(base: ReleasedModel, axis: int, pool: Pool, scores: Sequence[Floats], given: Floats) -> TargetModel:

@@ -10,7 +10,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from dpconvex.algorithms.queries import latent_classes, noisy_tables
+from dpconvex.algorithms.queries import latent_classes, noisy_tables, released_tables
 from dpconvex.algorithms.queries.base import fit_histogram, planned_steps
 from dpconvex.algorithms.queries.latent_classes import FitPlan, LatentClasses
 from dpconvex.algorithms.queries.registry import plan_queries
@@ -450,7 +450,7 @@ def test_trends_are_seen_where_no_single_cell_is(delta: float, law: str) -> None
 
 def test_a_basis_of_cosines_is_orthonormal_and_sums_to_0() -> None:
     for size in (2, 3, 16):
-        basis = latent_classes.cosines(size)
+        basis = released_tables.cosines(size)
         np.testing.assert_allclose(basis.T @ basis, np.eye(size - 1), atol=1e-12)
         np.testing.assert_allclose(basis.sum(axis=0), 0, atol=1e-12)
 
