@@ -167,7 +167,7 @@ MUTANTS = (
         '{CENTER: "center", CHOICE: "choice"}',
         '{CHOICE: "choice"}',
         "exponential_mechanism/localised",
-        ("tests/unit/algorithms/erm/test_exponential_localized.py",),
+        ("tests/unit/experiments/reference/test_exponential_localized.py",),
     ),
     Mutant(
         "features not clipped",

@@ -205,17 +205,14 @@ def tapped(tap: Tap) -> Iterator[None]:
     def lost(*_: Any, **__: Any) -> Any:
         raise UnsupportedEventError("runs that lose are not released: audit by counting")
 
+    patch = mock.patch.object
     with (
-        mock.patch.object(mechanisms.Mechanism, "release", released),
-        mock.patch.object(mechanisms.VertexSession, "draw", drawn),
-        mock.patch.object(mechanisms.SampledSession, "_noisy", on_sample),
-        mock.patch.object(mechanisms.GaussianSession, "_noisy", in_session),
-        mock.patch.object(mechanisms.ThresholdSession, "query", queried),
-        mock.patch.object(mechanisms.OneTest, "draw", guarded_draw),
-        mock.patch.object(mechanisms.CohortMean, "noisy", cohorts),
-        mock.patch.object(mechanisms.ObjectiveNoise, "draw", hidden),
-        mock.patch.object(mechanisms.BestOfRepeats, "release", lost),
-    ):
+        patch(mechanisms.Mechanism, "release", released), patch(mechanisms.VertexSession, "draw", drawn),
+        patch(mechanisms.SampledSession, "_noisy", on_sample), patch(mechanisms.GaussianSession, "_noisy", in_session),
+        patch(mechanisms.ThresholdSession, "query", queried), patch(mechanisms.OneTest, "draw", guarded_draw),
+        patch(mechanisms.CohortMean, "noisy", cohorts), patch(mechanisms.ObjectiveNoise, "draw", hidden),
+        patch(mechanisms.BestOfRepeats, "release", lost),
+    ):  # fmt: skip
         yield
 
 

@@ -40,7 +40,7 @@ from dpconvex.mechanisms import AboveThreshold, FailureAllowance, GaussianMechan
 from dpconvex.mechanisms.gaussian import INFLATION
 from dpconvex.privacy import Ledger, Sensitivity, Unit
 from dpconvex.problems import PointDomain
-from dpconvex.problems.data import points
+from dpconvex.problems.data import points as sums
 from dpconvex.randomness import BitSource
 
 RADIUS_LEMMA = (
@@ -75,7 +75,7 @@ class GroupedRadius(RadiusFinder):
         grid = self.domain.grid
         coins = source.generator()
         points = sample_of(points, self.sample, coins)
-        scores = points.covered_shares(points, points.Groups.random(self.sample, self.group_size, coins), grid)
+        scores = sums.covered_shares(points, sums.Groups.random(self.sample, self.group_size, coins), grid)
         pairs = zip(grid[:-1].tolist(), scores[:-1].tolist(), strict=True)
         return self.first(pairs, float(grid[-1]), source, ledger)
 
@@ -139,15 +139,15 @@ class GroupedCenter(CenterFinder):
         """Test whether there is a crowd; if so release its mean."""
         coins = source.generator()
         points = sample_of(points, self.n, coins)
-        groups = points.Groups.random(self.n, self.group_size, coins)
-        weights = self.ramp.weights(points.near_counts(points, groups, 2 * radius), groups.sizes)
+        groups = sums.Groups.random(self.n, self.group_size, coins)
+        weights = self.ramp.weights(sums.near_counts(points, groups, 2 * radius), groups.sizes)
         self.allowance.charge(FAILURE, ledger)
         noisy = self.test.release(np.array([weights.sum()]), TEST, source, ledger)
         z = min(float(self.n), float(noisy[0]) - self.threshold_margin)  # at most max(Z, Z') except with delta_1
         if z <= self.least_weight:  # otherwise both means exist (Lemma 3)
             return None
         unit = self.unit(radius, z)
-        center = self._release_mean(points.weighted_mean(points, weights), unit, source, ledger)
+        center = self._release_mean(sums.weighted_mean(points, weights), unit, source, ledger)
         deviation = unit * self.mechanism.sigma
         ball = 2 * radius + deviation * (math.sqrt(self.domain.dim) + 2)
         R = self.domain.radius_bound
@@ -169,7 +169,7 @@ class GroupedCenter(CenterFinder):
         distances = 1 + 2 * (self.domain.dim + 8) * 2.0**-52
         spread = 4 * radius * distances * self.test.sensitivity.value / z  # 4 rho (S + 1) / z
         # Rounding of the mean of either data set, its quotient by the unit, and its difference to the coarse center.
-        rounding = 2 * (points.WEIGHTED_MEAN_ROUNDING + 2.0**-51) * self.domain.radius_bound
+        rounding = 2 * (sums.WEIGHTED_MEAN_ROUNDING + 2.0**-51) * self.domain.radius_bound
         return (spread + rounding) * (1 + 1e-12)
 
     def _release_mean(self, mean: Floats, unit: float, source: BitSource, ledger: Ledger) -> Floats:
@@ -215,7 +215,7 @@ def plan_center(
     """
     low = min(max(level - 0.05, 0.55), 0.7)  # the radius was found for `level`, and weights begin a little below it
     size = least_group(n, failure / 2, low)
-    exact = n <= exact_up_to or len(points.group_sizes(n, size)) == 1
+    exact = n <= exact_up_to or len(sums.group_sizes(n, size)) == 1
     ramp = Ramp(0.5 + 1 / n, 0.75, True) if exact else Ramp(low, min(low + 0.2, 0.85), False)
     size = n if exact else size
     reach = (ramp.others(size) + 1) * SUMS  # S + 1 (Lemma 1)

@@ -18,7 +18,7 @@ from dpconvex.algorithms.search.plan import Candidate
 from dpconvex.algorithms.select import Options
 from dpconvex.losses import LogisticLoss
 from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Unit
-from dpconvex.problems import Block, DataDomain, LinearModelProblem, MatrixGame, PolytopeSaddle, SimplexPoint
+from dpconvex.problems import DataDomain, LinearModelProblem, MatrixGame, PolytopeSaddle, SimplexPoint
 from dpconvex.problems.data.users import UserGroups, exact_weights
 from dpconvex.problems.minimax.base import SaddleSection
 from dpconvex.problems.queries import DenseQueries, Marginals
@@ -241,7 +241,7 @@ def _tree(privacy: PrivacyParams, bound: float) -> Subject:
 def _target_model(privacy: PrivacyParams, bound: float) -> Subject:
     """The output has both the model of the target and the tables, so that they are priced together."""
     half, queries = replace(privacy, epsilon=privacy.epsilon / 2), Marginals.of_order((2, 2), 2)
-    problem = LinearModelProblem(LogisticLoss(), DataDomain((Block(1, "linf", 0.5),)), 8, 2.0)
+    problem = LinearModelProblem(LogisticLoss(), DataDomain.box(1, 0.5), 8, 2.0)
     fit = output_perturbation.plan(problem, replace(half, delta=0.0), l2=0.5)[0]
     then = noisy_tables.plan(queries, 8, half, relations="all", noise="tables")
     plan = target_model.plan(then, Candidate({}, fit), privacy)
