@@ -48,8 +48,9 @@ from dpconvex.algorithms.location.geometric_median import plan as plan_median
 from dpconvex.algorithms.location.registry import LOCATION_METHODS, plan_location
 from dpconvex.algorithms.minimax.group_proportions import GroupShares, after_proportions
 from dpconvex.algorithms.minimax.registry import SADDLE_METHODS, SPARSE_METHODS, plan_saddle
-from dpconvex.algorithms.queries import evaluation, found_bins, noisy_tables
+from dpconvex.algorithms.queries import evaluation, found_bins, noisy_tables, target_model
 from dpconvex.algorithms.queries.registry import QUERY_METHODS, plan_queries
+from dpconvex.algorithms.search.plan import Candidate
 from dpconvex.algorithms.select import Options
 from dpconvex.errors import CertificateError, DpconvexError, InvalidParameterError
 from dpconvex.losses import HuberLoss, LinearModelLoss, LogisticLoss, SoftmaxLoss, SquaredLoss
@@ -149,6 +150,19 @@ def found_knots() -> Any:
     rest = PrivacyParams(ranges.remaining(PURE.epsilon, 4_000, 0, 1))
     before = ranges.plan(plans(linear(n=4_000), rest, "objective_perturbation")[0], PURE, (), placed=(3,))
     return before.resumed((), ((0, 3, 4, 20, 32),))
+
+
+def with_target_model() -> Any:
+    """Tables of three columns, bins of which are found, beside a model of the target."""
+    queries, opened = (
+        Marginals.of_order((4, 2, 3), 2),
+        found_bins.Open((0,), within=((0, 0.0, 8.0, "none", 1.0, 0.0),)),
+    )
+    rest = found_bins.rest(replace(PURE, epsilon=0.7), 400, opened, "laplace")
+    tables = noisy_tables.plan(queries, 400, rest, relations="all")
+    model = plans(linear(), replace(PURE, epsilon=0.3), "objective_perturbation")[0]
+    then = found_bins.plan(tables, replace(PURE, epsilon=0.7), opened)
+    return target_model.plan(then, Candidate({"epsilon": 0.3}, model), PURE)
 
 
 def binned(*within: Any) -> Any:
@@ -254,6 +268,8 @@ PLANS: dict[str, Callable[[], Any]] = {
     "knots after": found_knots,
     "bins": binned,
     "bins after": found_edges,
+    "target model": with_target_model,
+    "target model after": lambda: with_target_model().resumed((), ((0, 9, 30, 64, 125),)),
     "bins within": lambda: binned((2, 0.0, 500.0, "none", 1.0, 0.5)),
     "bins within after": lambda: binned(
         (0, -5.0, 5.0, "signed_log", 2.0, 0.0), (2, 0.0, 20.0, "none", 1.0, 1.0)

@@ -251,8 +251,8 @@ def _target_model(privacy: PrivacyParams, bound: float) -> Subject:
         released = then.release(codes, given[-1], Ledger(half, then.releases))
         return np.concatenate([point, *(noisy.ravel() for noisy in released.noisy)])
 
-    rest = np.arange(16).reshape(8, 2) % 3 % 2
-    pairs = {what: replaced(rest, 0, [0, 0], row) for what, row in (("other column", [1, 0]), ("both", [1, 1]))}
+    rests = {"mixed": np.arange(16).reshape(8, 2) % 3 % 2, "alike": np.zeros((8, 2), int)}
+    pairs = {f"others {what}": replaced(rest, 0, [0, 0], [1, 0]) for what, rest in rests.items()}
     return Subject(Use(privacy, plan.algorithm, plan.releases, run), array_pairs(pairs))
 
 
