@@ -1,15 +1,16 @@
 """What models learn from synthetic records whose target follows a private model, beside those of tables alone.
 
-    python benchmarks/target_model.py learning|held_out|examined|known [--shares 0 0.3] [--epsilon 0.3 1 3]
+    python benchmarks/target_model.py learning|held_out|examined|known|users [--shares 0 0.3] [--epsilon 0.3 1 3]
         [--delta 0 1e-6] [--tables NAME ..] [--rows 20000] [--seeds 1] [--json FILE] [--figure FILE]
 
-Tables are a half of the corpus (`corpus.py`), those of ``exam_whole.py``, or well-known ones of ``whole_tables.py``, in
-bins that the default takes. Records are drawn from a release of four fifths of the rows. A linear model and a boosted
-one are trained on them, and tested on the other fifth: area under the curve (mean over classes) or R^2, at least -1. It
-prints how much less that is than with real rows, as a mean over tables, how often the linear model is within 0.015 of
-real rows, and the mean total variation of pairs (numbers cut at sixteenths of the real ones) relative to the first
-share. `own` is what the private model of the target itself reaches. `--figure` draws what is reached on the first
-table. Neighbors replace one record. Noise is seeded, hence not private: the tables are public.
+Tables are a half of the corpus (`corpus.py`), those of ``exam_whole.py``, well-known ones of ``whole_tables.py``, or
+those of ``user_tables.py``, whose users are protected, in bins that the default takes. Records are drawn from a release
+of four fifths of the rows (or users). A linear model and a boosted one are trained on them, and tested on the other
+fifth: area under the curve (mean over classes) or R^2, at least -1. It prints how much less that is than with real
+rows, as a mean over tables, how often the linear model is within 0.015 of real rows, and the mean total variation of
+pairs (numbers cut at sixteenths of the real ones) relative to the first share. `own` is what the private model of the
+target itself reaches. `--figure` draws what is reached on the first table. Neighbors replace one record, or one user.
+Noise is seeded, hence not private: the tables are public.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import warnings
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -30,9 +32,12 @@ from dpconvex.data.frames import open_table
 from dpconvex.errors import DpconvexWarning
 from found_bins import Ruler
 from many_tables import checksum
+from user_tables import FRESH, OTHERS, USER_TABLES
 
 SETS = {half: corpus.HALVES[half] for half in ("learning", "held_out")} | {"examined": tuple(exam_whole.EXAM_WHOLE)}
 SETS["known"] = ("adult", "credit", "flights")
+USERS = USER_TABLES | OTHERS | FRESH  #: All rows of a user are protected, and users are split
+SETS["users"] = tuple(name for name in USERS if name != "batting")
 
 
 def own(model, schema, test) -> float:
@@ -46,10 +51,16 @@ def own(model, schema, test) -> float:
 
 
 def measure(name: str, given: argparse.Namespace) -> list[dict]:
-    table = corpus.load(name) if name in corpus.RECIPES else whole_tables.TABLES[name]()
-    schema, frame = table.schema, open_table(table.frame).to_arrow()
-    order = np.random.default_rng(checksum(name)).permutation(len(frame))[: given.rows]
-    train, test = frame.take(order[len(order) // 5 :]), frame.take(order[: len(order) // 5])
+    load = USERS.get(name) or (partial(corpus.load, name) if name in corpus.RECIPES else whole_tables.TABLES[name])
+    table = load()
+    schema, frame, users = table.schema, open_table(table.frame).to_arrow(), getattr(table, "users", None)
+    units = np.arange(len(frame)) if users is None else users
+    order = np.random.default_rng(checksum(name)).permutation(units.max() + 1)
+    order = order[: given.rows] if users is None else order
+    parts = (np.flatnonzero(np.isin(units, half)) for half in (order[len(order) // 5 :], order[: len(order) // 5]))
+    rows_of_train, rows_of_test = parts
+    train, test = frame.take(rows_of_train), frame.take(rows_of_test)
+    groups = None if users is None else users[rows_of_train]
     ruler, rows = Ruler(schema, train, test), []
     kind = "numbers" if schema.target.numeric else "two classes" if len(schema.target.classes) == 2 else "classes"
     real = {"linear": max(whole_tables.auc(schema, train, test), -1.0), "boosted": ruler.learned(ruler.train)}
@@ -58,7 +69,7 @@ def measure(name: str, given: argparse.Namespace) -> list[dict]:
         for seed in range(given.seeds):
             coins = checksum(f"{name} {epsilon} {seed}")
             private = PrivateSyntheticData(epsilon, delta, schema=schema, target_share=share, random_state=coins)
-            drawn = private.fit(train).sample(random_state=coins + 1)
+            drawn = private.fit(train, groups=groups).sample(random_state=coins + 1)
             values = ruler.values(drawn)
             one = {"linear": max(whole_tables.auc(schema, drawn, test), -1.0), "boosted": ruler.learned(values)}
             one["pairs"] = ruler.near(values)["pairs"]

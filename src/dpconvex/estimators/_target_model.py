@@ -1,7 +1,4 @@
-"""The model of the target in synthetic data: which one is fitted, and what it says of drawn records.
-
-Only `planned` and the fit of its `Candidate` concern records; everything else reads what was released.
-"""
+"""The model of the target in synthetic data; only `planned`, and the fit of its `Candidate`, concern records."""
 
 from collections.abc import Sequence
 from copy import copy
@@ -52,7 +49,7 @@ def planned(
 @np.errstate(all="ignore")  # what floating point meets depends on the data, so it never speaks up
 def described(
     model: PrivateLinearModel, base: ReleasedModel, tables: ReleasedTables | None, cells: TableCells, axis: int
-) -> ReleasedModel:
+) -> target_model.TargetModel:
     """Return the distribution `base` of the columns, in which the target at `axis` follows the released model."""
     model, generator = _of_drawn(model), np.random.default_rng(0)
     pool, (start, scores) = target_model.pool_of(base, axis, generator), _scores(model, base, cells, axis)

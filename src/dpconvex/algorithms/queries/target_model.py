@@ -44,7 +44,7 @@ from dpconvex.algorithms.search.plan import Candidate
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import Planned
 from dpconvex.privacy import Assumption, Ledger, Neighboring, PrivacyParams, Release
-from dpconvex.problems.queries import Marginals
+from dpconvex.problems.queries import Marginals, Zero
 from dpconvex.randomness import BitSource
 
 LABEL = "model of the target"
@@ -109,16 +109,16 @@ class TargetModelPlan(StagedPlan):
 @recorded("target_model")
 def plan(then: QueryReleasePlan, model: Candidate, privacy: PrivacyParams) -> TargetModelPlan:
     """Return the plan that fits `model` and runs `then`; both are planned for parts of the promise `privacy`."""
-    n = model.plan.problem.n
-    if n != then.n:
-        raise InvalidParameterError("n", n, f"must be that of the tables, {then.n}")
+    if model.plan.problem.n != then.n:
+        raise InvalidParameterError("n", model.plan.problem.n, f"must be that of the tables, {then.n}")
     return TargetModelPlan(then.queries, then.n, privacy, then, model)
 
 
 def without(queries: Marginals, axis: int) -> Marginals:
-    """Return the queries without the tables of a column with others."""
+    """Return the queries without the tables of a column with others; what is impossible with it is not drawn later."""
     kept = tuple(subset for subset in queries.subsets if axis not in subset)
-    return replace(queries, subsets=(*kept, (axis,)), center=None)
+    zeros = tuple(pair for pair in queries.impossible if axis not in dict(pair))
+    return replace(queries, subsets=(*kept, (axis,)), center=None, impossible=zeros)
 
 
 Pool = tuple[Array, Floats]
@@ -134,13 +134,18 @@ class TargetModel(ReleasedModel):
     pool: Pool  #: records over which means are taken
     scores: tuple[Floats, ...]  #: lambda s_y of each column's values, (values, values of y); that of y is not used
     constant: Floats  #: h, (values of y,)
+    impossible: tuple[Zero, ...] = ()
 
     def __post_init__(self) -> None:
-        set_fields(self, shape=self.base.shape, impossible=self.base.impossible)
+        set_fields(self, shape=self.base.shape)
 
     def given(self, records: Array) -> Floats:
         """Return P(y | x) for every record, (records, values of y)."""
-        return softmax(self.constant + added_up(self.scores, records, self.axis), axis=1)
+        logits = self.constant + added_up(self.scores, records, self.axis)
+        for zero in (dict(pair) for pair in self.impossible if self.axis in dict(pair)):
+            value, ((other, own),) = zero.pop(self.axis), zero.items()
+            logits[records[:, other] == own, value] = -1e3
+        return softmax(logits, axis=1)
 
     @cached_property
     def _shares(self) -> Floats:

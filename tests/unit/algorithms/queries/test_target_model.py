@@ -271,3 +271,14 @@ def test_both_plans_are_for_one_number_of_units() -> None:
     plan = PrivateLogisticRegression(0.5, 0.0, schema=SCHEMA).plan(99)[0]
     with pytest.raises(InvalidParameterError, match="that of the tables, 100"):
         target_model.plan(then, Candidate({}, plan), PrivacyParams(1.0, 0.0))
+
+
+def test_what_is_impossible_with_the_target_leaves_the_other_columns_as_they_are(table: pa.Table) -> None:
+    zeros = [{"y": "yes", "kind": "b"}]
+    given = {"schema": SCHEMA, "impossible": zeros, "target_share": 0.5, "random_state": 0}
+    model = PrivateSyntheticData(4.0, 0.0, **given, algorithm="noisy_tree").fit(table)
+    drawn = model.sample(20_000, random_state=1)
+    kinds, yes = np.asarray(drawn["kind"].fill_null("-")), np.asarray(drawn["y"]) == "yes"
+    assert not (yes & (kinds == "b")).any()
+    assert 0.27 < (kinds == "b").mean() < 0.37
+    assert model.marginal("y", "kind")[1, 1] == 0.0
