@@ -33,6 +33,7 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators import _targets
 from dpconvex.estimators._digest import model_digest
 from dpconvex.estimators._features import scores_of_rows
+from dpconvex.estimators._matrices import column_of, same_length
 from dpconvex.estimators._streams import users_of
 from dpconvex.estimators.base import FittedModel, PrivateLinearModel
 from dpconvex.estimators.classifiers import LogisticModel, PrivateLinearClassifier
@@ -258,6 +259,9 @@ def fit_and_evaluate(
     if not 0 < held < units:
         what = f"leaves {held} of {units} units to evaluate on: both parts need at least one"
         raise InvalidParameterError("holdout", holdout, what, "Use another share, or more records")
+    if y is not None or model.schema is None:
+        same_length(shape[0], len(column_of(model._required(y), "y")))
+    same_length(shape[0], shape[0] if users is None else users.n_records, "groups")
     unit = Unit.RECORD if users is None else Unit.USER
     if model.schema is not None:
         model.schema.require_confirmed()
