@@ -116,9 +116,10 @@ def plan(then: QueryReleasePlan, model: Candidate, privacy: PrivacyParams) -> Ta
 
 
 def without(queries: Marginals, axis: int) -> Marginals:
-    """Return the queries without the tables of a column with others."""
-    kept = tuple(subset for subset in queries.subsets if axis not in subset)
-    return replace(queries, subsets=(*kept, (axis,)), center=None)
+    """Return the queries without the tables of a column with others; of a table of all columns the others are left."""
+    kept = [subset for subset in queries.subsets if axis not in subset]
+    rest = tuple(k for k in range(len(queries.shape)) if k != axis)
+    return replace(queries, subsets=(*(kept or [rest]), (axis,)), center=None)
 
 
 Pool = tuple[Array, Floats]

@@ -265,6 +265,18 @@ def test_what_has_no_target_is_refused_before_anything_is_paid(table: pa.Table, 
         assert float(budget.account().left[0]) == 1.0
 
 
+@pytest.mark.parametrize(
+    ("columns", "algorithm"), [(("x0", "y"), "query_noise"), (("x0", "y"), "mwem"), (("x0", "kind", "y"), "query_noise")]
+)
+def test_one_table_of_all_columns_leaves_that_of_the_others(table: pa.Table, columns: tuple, algorithm: str) -> None:
+    """Nothing but the target was measured, so the other columns were drawn from even shares."""
+    data = table.set_column(0, "x0", pa.array(np.asarray(table["x0"]) ** 3))
+    model = PrivateSyntheticData(
+        20.0, schema=SCHEMA, columns=columns, order=len(columns), algorithm=algorithm, bins=4, target_share=0.2
+    ).fit(data)
+    assert model.marginal("x0") == pytest.approx(np.diff(np.cbrt([0, 0.25, 0.5, 0.75, 1])), abs=0.05)
+
+
 def test_both_plans_are_for_one_number_of_units() -> None:
     privacy = PrivacyParams(0.5, 0.0)
     then = noisy_tables.plan(Marginals.of_order((2, 2), 2), 100, privacy)
