@@ -325,7 +325,7 @@ def test_other_lengths_are_refused_before_anything_is_paid(data, wrong: dict[str
     """It paid, then raised an `IndexError` that named a row; labels beyond the records were ignored."""
     with budget_context(epsilon=1.0) as budget:
         model = PrivateLogisticRegression(feature_bounds=(-1, 1))
-        with pytest.raises((InvalidDataError, InvalidParameterError), match="they must agree|requires y"):
+        with pytest.raises((InvalidDataError, InvalidParameterError), match=r"they must agree|requires y"):
             fit_and_evaluate(model, data[0], **{"y": data[1], "epsilon": 1.0, **wrong})
         assert float(budget.account().left[0]) == 1.0
 

@@ -266,7 +266,7 @@ def test_what_has_no_target_is_refused_before_anything_is_paid(table: pa.Table, 
 
 
 @pytest.mark.parametrize(
-    ("columns", "algorithm"), [(("x0", "y"), "query_noise"), (("x0", "y"), "mwem"), (("x0", "kind", "y"), "query_noise")]
+    ("columns", "algorithm"), [(("x0", "y"), "query_noise"), (("x0", "y"), "mwem"), (("kind", "x0", "y"), "mwem")]
 )
 def test_one_table_of_all_columns_leaves_that_of_the_others(table: pa.Table, columns: tuple, algorithm: str) -> None:
     """Nothing but the target was measured, so the other columns were drawn from even shares."""
