@@ -60,7 +60,7 @@ def described(
     if isinstance(column, NumberCells):
         drawn: Any = column.decode(np.repeat(np.arange(count), REPEATS**2), generator)
         middles = np.asarray(drawn.cast("float64").to_numpy(zero_copy_only=False)).reshape(count, -1).mean(axis=1)
-        noise = 0.0 if tables is None else tables.estimate((axis,))[1]
+        noise = 0.0 if tables is None or count == 1 else tables.estimate((axis,))[1]  # one bin is not measured
         return target_model.of_numbers(base, axis, pool, scores, middles, start, noise)
     given = cast(PrivateLogisticRegression, model).predict_proba(cells.decode(pool[0], generator))
     odds = [np.pad(part, ((0, 0), (count - part.shape[1], 0))) for part in scores]  # two classes have one output

@@ -265,6 +265,14 @@ def test_what_has_no_target_is_refused_before_anything_is_paid(table: pa.Table, 
         assert float(budget.account().left[0]) == 1.0
 
 
+def test_a_number_in_one_bin_is_drawn_from_it(table: pa.Table) -> None:
+    """It was refused after the payment: no table of one cell is measured."""
+    schema = replace(SCHEMA, target=NumericTarget("number", 0, 20))
+    model = PrivateSyntheticData(4.0, schema=schema, bins={"number": 1}, target_share=0.3).fit(table)
+    assert model.marginal("number") == pytest.approx([1.0])
+    assert len(model.sample(50)) == 50
+
+
 @pytest.mark.parametrize(
     ("columns", "algorithm"), [(("x0", "y"), "query_noise"), (("x0", "y"), "mwem"), (("kind", "x0", "y"), "mwem")]
 )
