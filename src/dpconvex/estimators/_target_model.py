@@ -23,6 +23,7 @@ from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.estimators.classifiers import PrivateLogisticRegression
 from dpconvex.estimators.regressors import PrivateLinearRegression
 from dpconvex.privacy import PrivacyParams
+from dpconvex.problems.queries import Marginals
 
 REPEATS = 8  #: Numbers drawn in each bin, over which predictions are averaged
 
@@ -51,9 +52,10 @@ def planned(
 
 @np.errstate(all="ignore")  # what floating point meets depends on the data, so it never speaks up
 def described(
-    model: PrivateLinearModel, base: ReleasedModel, tables: ReleasedTables | None, cells: TableCells, axis: int
+    model: PrivateLinearModel, base: ReleasedModel, tables: ReleasedTables | None, cells: TableCells, queries: Marginals
 ) -> ReleasedModel:
-    """Return the distribution `base` of the columns, in which the target at `axis` follows the released model."""
+    """Return the distribution `base` of the columns, in which the target follows the released model."""
+    axis, zeros = cast(int, queries.center), queries.impossible
     model, generator = _of_drawn(model), np.random.default_rng(0)
     pool, (start, scores) = target_model.pool_of(base, axis, generator), _scores(model, base, cells, axis)
     column, count = cells.columns[axis], cells.shape[axis]
@@ -61,10 +63,10 @@ def described(
         drawn: Any = column.decode(np.repeat(np.arange(count), REPEATS**2), generator)
         middles = np.asarray(drawn.cast("float64").to_numpy(zero_copy_only=False)).reshape(count, -1).mean(axis=1)
         noise = 0.0 if tables is None or count == 1 else tables.estimate((axis,))[1]  # one bin is not measured
-        return target_model.of_numbers(base, axis, pool, scores, middles, start, noise)
+        return target_model.of_numbers(base, axis, pool, scores, middles, start, noise, zeros)
     given = cast(PrivateLogisticRegression, model).predict_proba(cells.decode(pool[0], generator))
     odds = [np.pad(part, ((0, 0), (count - part.shape[1], 0))) for part in scores]  # two classes have one output
-    return target_model.of_classes(base, axis, pool, odds, given)
+    return target_model.of_classes(base, axis, pool, odds, given, zeros)
 
 
 def _of_drawn(model: PrivateLinearModel) -> PrivateLinearModel:

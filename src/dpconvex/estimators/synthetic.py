@@ -291,8 +291,8 @@ class PrivateSyntheticData(PrivateEstimator):
             cells = replace(cells, columns=tuple(mended.get(k, one) for k, one in enumerate(cells.columns)))
         self.cells_, self.queries_ = cells, self._queries(cells)
         if self.target_model_ is not None:
-            axis = cast(int, self.queries_.center)
-            self.model_ = _target_model.described(self.target_model_, self.model_, result.tables, cells, axis)
+            facts = self.model_, result.tables, cells, self.queries_
+            self.model_ = _target_model.described(self.target_model_, *facts)
         if self.model_ is not result.model:
             self.answers_ = np.concatenate([self.model_.marginal(s).ravel() for s in self.queries_.subsets])
         self.certificate_, self.n_features_in_ = paid.named(result.certificate), len(cells.columns)

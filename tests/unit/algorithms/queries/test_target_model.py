@@ -273,6 +273,28 @@ def test_a_number_in_one_bin_is_drawn_from_it(table: pa.Table) -> None:
     assert len(model.sample(50)) == 50
 
 
+@pytest.mark.parametrize("numeric", [False, True])
+def test_impossible_values_of_the_target_are_not_drawn_and_move_no_other_column(numeric: bool) -> None:
+    """Records of levels for which the model's target is often impossible were drawn again, as other levels."""
+    rng, n = np.random.default_rng(0), 20_000
+    kind, x = rng.choice(["a", "b", "c"], n, p=[0.45, 0.45, 0.1]), rng.random((2, n))
+    y = (kind == "a") & (rng.random(n) < 0.3 + 0.6 * x[0])
+    data = pa.table({"kind": kind, "x0": x[0], "x1": x[1], "y": 4.5 * y if numeric else np.where(y, "yes", "no")})
+    target = NumericTarget("y", 0, 5) if numeric else ClassTarget("y", ("yes", "no"))
+    columns = CategoricalColumn("kind", ("a", "b", "c")), NumericColumn("x0", 0, 1), NumericColumn("x1", 0, 1)
+    zeros = [{"kind": level, "y": "[4, 5]" if numeric else "yes"} for level in "bc"]
+    model = PrivateSyntheticData(
+        20.0, schema=Schema(columns, target), bins=5, impossible=zeros, target_share=0.3, random_state=0
+    ).fit(data)
+    drawn = model.sample(n, random_state=1)
+    levels, found = np.asarray(drawn["kind"]), np.asarray(drawn["y"])
+    ill = found >= 4 if numeric else found == "yes"
+    assert not ill[levels != "a"].any()
+    assert ill.mean() == pytest.approx(y.mean(), abs=0.02)
+    assert (levels == "a").mean() == pytest.approx(0.45, abs=0.02)
+    assert model.marginal("kind", "y").sum(axis=1) == pytest.approx(model.marginal("kind"), abs=0.01)
+
+
 @pytest.mark.parametrize(
     ("columns", "algorithm"), [(("x0", "y"), "query_noise"), (("x0", "y"), "mwem"), (("kind", "x0", "y"), "mwem")]
 )
