@@ -72,12 +72,8 @@ def described(
 def _of_drawn(model: PrivateLinearModel) -> PrivateLinearModel:
     """Return a model for drawn tables, in which columns that are computed from others are there themselves."""
     found, schema = copy(model), cast(Schema, model.schema)
-
-    def plain(column: Any) -> Any:
-        dated = not column.numeric and column.date
-        return replace(column, date="") if dated else replace(column, formula="") if column.numeric else column
-
-    found.schema = replace(schema, columns=tuple(map(plain, schema.columns)))
+    plain: Any = (replace(each, **{"formula" if each.numeric else "date": ""}) for each in schema.columns)
+    found.schema = replace(schema, columns=tuple(plain))
     return found
 
 
@@ -90,8 +86,7 @@ def _scores(model: PrivateLinearModel, base: ReleasedModel, cells: TableCells, a
     first = np.array([base.marginal((k,)).argmax() for k in range(len(shape))])
     places = [(k, value) for k, size in enumerate(shape) if k != axis for value in range(size)]
     records: Array = np.tile(first, (len(places) + 1, 1))
-    for row, (k, value) in enumerate(places, start=1):
-        records[row, k] = value
+    records[np.arange(1, len(records)), [k for k, _ in places]] = [value for _, value in places]
     drawn = cells.decode(np.repeat(records, REPEATS, axis=0), np.random.default_rng(1))
     found = model._linear(drawn).reshape(len(records), REPEATS, -1).mean(axis=1)
     scores = [np.zeros((size, found.shape[1])) for size in shape]

@@ -29,7 +29,7 @@ from dpconvex.algorithms.queries.metrics import Estimate
 from dpconvex.algorithms.search.plan import taken
 from dpconvex.algorithms.search.scores import Score
 from dpconvex.data.frames import codes, open_table, typed
-from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _targets
 from dpconvex.estimators._digest import model_digest
 from dpconvex.estimators._features import scores_of_rows
@@ -164,9 +164,8 @@ def _evaluate(
     scores, classes = scores_of_rows(model, X), _classes(model)
     truth = _truth(model, X, y)
     users = users_of(model.schema, X, labels)
-    sizes = (len(scores), len(truth), len(scores) if users is None else users.n_records)
-    if len(set(sizes)) > 1:
-        raise InvalidDataError(f"X, y and groups have {sizes} records: they must agree")
+    same_length(len(scores), len(truth))
+    same_length(len(scores), len(scores) if users is None else users.n_records, "groups")
     n = len(scores) if users is None else users.n_users
     privacy = PrivacyParams(epsilon, unit=Unit.RECORD if users is None else Unit.USER)
     plan = plan_evaluation(n, privacy, classes=classes, groups=max(len(names), 1))

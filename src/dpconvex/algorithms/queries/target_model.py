@@ -64,8 +64,7 @@ class TargetModelPlan(StagedPlan):
 
     model: Candidate  #: plan of the model; whoever runs this plan fits it
     neighbors: ClassVar[tuple[Neighboring, ...]] = tuple(Neighboring)
-    only_sums = forwarded("then", "only_sums")
-    course = forwarded("then", "course")
+    only_sums, course = forwarded("then", "only_sums"), forwarded("then", "course")
     mechanisms: ClassVar[Mapping[str, Planned]] = {}
 
     @property
@@ -82,13 +81,8 @@ class TargetModelPlan(StagedPlan):
         return replace(given, source=f"{given.source}; of tables without the target", proved=False)
 
     @property
-    def fit(self) -> Release:
-        """The ledger entry of the model's fit, on all records."""
-        return replace(self.model.release(LABEL), block=None)
-
-    @property
     def releases(self) -> tuple[Release, ...]:
-        return (self.fit, *self.then.releases)
+        return (replace(self.model.release(LABEL), block=None), *self.then.releases)  # a fit on all records
 
     def exact_bits(self, source: BitSource) -> bool:
         return super().exact_bits(source) and self.model.plan.exact_bits(source)
@@ -103,7 +97,7 @@ class TargetModelPlan(StagedPlan):
         return self.then._takes(records)
 
     def _begun(self, records: Any, weights: Floats | None, source: BitSource, ledger: Ledger) -> "TargetModelPlan":
-        ledger.record(self.fit)
+        ledger.record(self.releases[0])
         return continued(self, then=self.then._begun(records, weights, source, ledger))
 
 
