@@ -301,7 +301,7 @@ class PrivateSyntheticData(PrivateEstimator):
     def sample(self, size: int | None = None, random_state: int | None = None) -> "pa.Table":
         """Draw synthetic records from the released distribution; costs no privacy.
 
-        Counts are rounded together, not drawn one by one (but a target with a model): the records' tables are as near the
+        Counts are rounded together, not drawn one by one (but a modelled target): the records' tables are as near the
         model's as their number allows. Several samples share the noise of one release, so the rules for combining
         imputed tables give invalid intervals for them (docs, Synthetic data); those of `marginal` are valid.
 
