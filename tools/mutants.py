@@ -2227,7 +2227,7 @@ MUTANTS = (
     Mutant(
         "a model of the target: its fit is in no ledger",
         "algorithms/queries/target_model.py",
-        "return (self.fit, *self.then.releases)",
+        "return (replace(self.model.release(LABEL), block=None), *self.then.releases)",
         "return self.then.releases",
         "",
         (f"{TARGET_MODEL}::test_both_releases_cost_what_is_promised_and_no_more",),

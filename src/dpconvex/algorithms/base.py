@@ -12,20 +12,13 @@ from typing import Any, ClassVar, Generic, TypeVar, final
 
 import numpy as np
 
-from dpconvex import _validate
+from dpconvex import _validate, errors
 from dpconvex._html import panel
 from dpconvex._types import REQUIRED, Array, Floats, attributes, forwarded
 from dpconvex.algorithms.assumptions import ASSUMPTIONS
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import Recipe, stored_recipe
-from dpconvex.errors import (
-    AccuracyError,
-    HopelessPlanWarning,
-    InvalidDataError,
-    InvalidParameterError,
-    LargeDeltaWarning,
-    warn,
-)
+from dpconvex.errors import HopelessPlanWarning, InvalidDataError, InvalidParameterError, warn
 from dpconvex.mechanisms import Planned
 from dpconvex.privacy import Assumption, NoiseSource, Payment, PrivacyCertificate, Release, certify, charge
 from dpconvex.privacy.params import Neighboring, PrivacyParams, Unit
@@ -277,7 +270,7 @@ def warn_of(plan: Plan, n: int, promise: PrivacyParams | None = None) -> None:
         warn(HopelessPlanWarning, f"epsilon={of:g}: a fit by {plan.algorithm} is hopeless: {plan.outlook}. {remedy}")
     if promise.delta * n >= 1:
         what = f"is at least 1 / {n:,} {promise.unit}s: publishing one of them whole would keep such a promise"
-        warn(LargeDeltaWarning, f"delta={promise.delta:g}: {what}. Use a value far below, or 0")
+        warn(errors.LargeDeltaWarning, f"delta={promise.delta:g}: {what}. Use a value far below, or 0")
 
 
 def require_samplers(plan: Releasing, source: BitSource) -> None:
@@ -379,5 +372,5 @@ def require(solved: SolverResult, radius: float) -> Floats:
     In exact arithmetic planned solvers reach it for every data set; only rounding at scales that plans avoid can fail.
     """
     if solved.accuracy.kind != "distance" or not solved.accuracy.bound <= radius:
-        raise AccuracyError("the solver could not certify the planned accuracy; nothing was released")
+        raise errors.AccuracyError("the solver could not certify the planned accuracy; nothing was released")
     return solved.point

@@ -24,7 +24,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dpconvex import _progress, _validate
-from dpconvex.errors import DpconvexError, DpconvexWarning, InvalidParameterError, RepeatedFitWarning
+from dpconvex.errors import DpconvexError, DpconvexWarning, InvalidParameterError, RepeatedFitWarning, warn
 
 if TYPE_CHECKING:
     from dpconvex.privacy import PrivacyCertificate, PrivacyParams
@@ -176,6 +176,17 @@ def write_page(path: str | Path, template: str, **content: Any) -> None:
     loader = PackageLoader("dpconvex.cli")
     pages = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     write_atomically(path, pages.get_template(template).render(**content))
+
+
+@contextmanager
+def own_risk(page: str) -> Iterator[None]:
+    """Write a page in the block; a fault there must not lose what was released and paid for."""
+    try:
+        yield
+    except OSError:  # a disk that is full: nothing of the folder is kept
+        raise
+    except Exception as error:
+        warn(DpconvexWarning, f"{page} could not be made ({type(error).__name__}: {error}). All else is written")
 
 
 def number(value: float | None, digits: int = 3) -> str:

@@ -60,8 +60,9 @@ def evaluate(
             records = read_table(table, read)
             found = private_metrics(estimator, records, epsilon=epsilon, by=levels, random_state=seed)
         found = write_metrics(found, folder, _output.CERTIFICATE, paid)
-        page = {"evaluated": evaluation_content(found), "certificate": found.certificate_, "number": _output.number}
-        _output.write_page(folder / _output.REPORT, "evaluation.html.j2", **page)
+        with _output.own_risk(_output.REPORT):
+            page = {"evaluated": evaluation_content(found), "certificate": found.certificate_, "number": _output.number}
+            _output.write_page(folder / _output.REPORT, "evaluation.html.j2", **page)
     names = (_output.METRICS, _output.CERTIFICATE, _output.REPORT)
     if as_json:
         return _output.print_files(found.certificate_, out, *names, **found.to_dict())

@@ -19,7 +19,7 @@ from dpconvex.cli.budget import pay, write_certificate
 from dpconvex.cli.evaluate import By, grouped, print_metrics, write_metrics
 from dpconvex.cli.plan import plan_rows, print_plans
 from dpconvex.cli.schema import print_labels
-from dpconvex.errors import DpconvexWarning, InvalidDataError, InvalidParameterError, warn
+from dpconvex.errors import InvalidDataError, InvalidParameterError
 
 if TYPE_CHECKING:
     from dpconvex.cli._metrics import Metrics, RegressionMetrics
@@ -181,12 +181,8 @@ def write_outputs(model: PrivateLinearModel, folder: Path, origin: Origin, measu
     save_model(model, folder / _output.MODEL)
     if model.ranges_ and model.found_schema_ is not None:
         (folder / _output.FOUND).write_text(model.found_schema_.to_toml(), encoding="utf-8")
-    try:
+    with _output.own_risk(_output.REPORT):
         write_report(model, folder / _output.REPORT, origin, measured)
-    except OSError:  # a disk that is full: nothing of the folder is kept
-        raise
-    except Exception as error:  # the model is released and paid for: it must not be lost with a picture
-        warn(DpconvexWarning, f"report.html could not be made ({type(error).__name__}: {error}). All else is written")
 
 
 def measure(estimator: Any, held_out: Any) -> Metrics | RegressionMetrics:

@@ -94,7 +94,8 @@ def synthesize(
         released = estimator.sample(size, seed)
         write_atomically(folder / _output.SYNTHETIC, lambda file: pacsv.write_csv(released, file))
         estimator.certificate_ = write_certificate(estimator.certificate_, folder, paid)
-        _write_report(estimator, folder / _output.REPORT)
+        with _output.own_risk(_output.REPORT):
+            _write_report(estimator, folder / _output.REPORT)
         if estimator.ranges_:
             (folder / _output.FOUND).write_text(estimator.found_schema_.to_toml(), encoding="utf-8")
     names = (_output.SYNTHETIC, _output.CERTIFICATE, _output.REPORT, *(_output.FOUND,) * bool(estimator.ranges_))
@@ -110,14 +111,9 @@ def _write_report(estimator: Any, path: Path) -> None:
     measured = [each for each in estimator.cells_.columns if estimator.tables_ and len(each.labels) > 1]
     columns = [(each.name, each.labels, estimator.marginal(each.name, interval=0.95)) for each in measured]
     report = sorted(estimator.fit_report_, key=lambda row: -row["misfit"])
-    facts = {
-        "plan": estimator.plan_,
-        "target": estimator.target_model_,
-        "certificate": estimator.certificate_,
-        "number": _output.number,
-    }
-    facts["filled"] = estimator.cells_.filled
-    _output.write_page(path, "synthetic.html.j2", columns=columns, report=report, **facts)
+    released = {"plan": estimator.plan_, "target": estimator.target_model_, "certificate": estimator.certificate_}
+    facts = {"columns": columns, "report": report, "filled": estimator.cells_.filled, "number": _output.number}
+    _output.write_page(path, "synthetic.html.j2", **released, **facts)
 
 
 def read_bins(schema: Any, columns: Sequence[str] | None, kind: str, edges: Sequence[str]) -> Any:

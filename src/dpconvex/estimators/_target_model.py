@@ -20,6 +20,7 @@ from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.estimators.classifiers import PrivateLogisticRegression
 from dpconvex.estimators.regressors import PrivateLinearRegression
 from dpconvex.privacy import PrivacyParams
+from dpconvex.problems.queries import Marginals
 
 REPEATS = 8  #: Numbers drawn in each bin, over which predictions are averaged
 
@@ -48,31 +49,28 @@ def planned(
 
 @np.errstate(all="ignore")  # what floating point meets depends on the data, so it never speaks up
 def described(
-    model: PrivateLinearModel, base: ReleasedModel, tables: ReleasedTables | None, cells: TableCells, axis: int
-) -> target_model.TargetModel:
-    """Return the distribution `base` of the columns, in which the target at `axis` follows the released model."""
+    model: PrivateLinearModel, base: ReleasedModel, tables: ReleasedTables | None, cells: TableCells, queries: Marginals
+) -> ReleasedModel:
+    """Return the distribution `base` of the columns, in which the target follows the released model."""
+    axis, zeros = cast(int, queries.center), queries.impossible
     model, generator = _of_drawn(model), np.random.default_rng(0)
     pool, (start, scores) = target_model.pool_of(base, axis, generator), _scores(model, base, cells, axis)
     column, count = cells.columns[axis], cells.shape[axis]
     if isinstance(column, NumberCells):
         drawn: Any = column.decode(np.repeat(np.arange(count), REPEATS**2), generator)
         middles = np.asarray(drawn.cast("float64").to_numpy(zero_copy_only=False)).reshape(count, -1).mean(axis=1)
-        noise = 0.0 if tables is None else tables.estimate((axis,))[1]
-        return target_model.of_numbers(base, axis, pool, scores, middles, start, noise)
+        noise = 0.0 if tables is None or count == 1 else tables.estimate((axis,))[1]  # one bin is not measured
+        return target_model.of_numbers(base, axis, pool, scores, middles, start, noise, zeros)
     given = cast(PrivateLogisticRegression, model).predict_proba(cells.decode(pool[0], generator))
     odds = [np.pad(part, ((0, 0), (count - part.shape[1], 0))) for part in scores]  # two classes have one output
-    return target_model.of_classes(base, axis, pool, odds, given)
+    return target_model.of_classes(base, axis, pool, odds, given, zeros)
 
 
 def _of_drawn(model: PrivateLinearModel) -> PrivateLinearModel:
     """Return a model for drawn tables, in which columns that are computed from others are there themselves."""
     found, schema = copy(model), cast(Schema, model.schema)
-
-    def plain(column: Any) -> Any:
-        dated = not column.numeric and column.date
-        return replace(column, date="") if dated else replace(column, formula="") if column.numeric else column
-
-    found.schema = replace(schema, columns=tuple(map(plain, schema.columns)))
+    plain: Any = (replace(each, **{"formula" if each.numeric else "date": ""}) for each in schema.columns)
+    found.schema = replace(schema, columns=tuple(plain))
     return found
 
 
@@ -85,8 +83,7 @@ def _scores(model: PrivateLinearModel, base: ReleasedModel, cells: TableCells, a
     first = np.array([base.marginal((k,)).argmax() for k in range(len(shape))])
     places = [(k, value) for k, size in enumerate(shape) if k != axis for value in range(size)]
     records: Array = np.tile(first, (len(places) + 1, 1))
-    for row, (k, value) in enumerate(places, start=1):
-        records[row, k] = value
+    records[np.arange(1, len(records)), [k for k, _ in places]] = [value for _, value in places]
     drawn = cells.decode(np.repeat(records, REPEATS, axis=0), np.random.default_rng(1))
     found = model._linear(drawn).reshape(len(records), REPEATS, -1).mean(axis=1)
     scores = [np.zeros((size, found.shape[1])) for size in shape]

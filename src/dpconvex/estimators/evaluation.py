@@ -29,10 +29,11 @@ from dpconvex.algorithms.queries.metrics import Estimate
 from dpconvex.algorithms.search.plan import taken
 from dpconvex.algorithms.search.scores import Score
 from dpconvex.data.frames import codes, open_table, typed
-from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _targets
 from dpconvex.estimators._digest import model_digest
 from dpconvex.estimators._features import scores_of_rows
+from dpconvex.estimators._matrices import column_of, same_length
 from dpconvex.estimators._streams import users_of
 from dpconvex.estimators.base import FittedModel, PrivateLinearModel
 from dpconvex.estimators.classifiers import LogisticModel, PrivateLinearClassifier
@@ -163,9 +164,8 @@ def _evaluate(
     scores, classes = scores_of_rows(model, X), _classes(model)
     truth = _truth(model, X, y)
     users = users_of(model.schema, X, labels)
-    sizes = (len(scores), len(truth), len(scores) if users is None else users.n_records)
-    if len(set(sizes)) > 1:
-        raise InvalidDataError(f"X, y and groups have {sizes} records: they must agree")
+    same_length(len(scores), len(truth))
+    same_length(len(scores), len(scores) if users is None else users.n_records, "groups")
     n = len(scores) if users is None else users.n_users
     privacy = PrivacyParams(epsilon, unit=Unit.RECORD if users is None else Unit.USER)
     plan = plan_evaluation(n, privacy, classes=classes, groups=max(len(names), 1))
@@ -258,6 +258,9 @@ def fit_and_evaluate(
     if not 0 < held < units:
         what = f"leaves {held} of {units} units to evaluate on: both parts need at least one"
         raise InvalidParameterError("holdout", holdout, what, "Use another share, or more records")
+    if y is not None or model.schema is None:
+        same_length(shape[0], len(column_of(model._required(y), "y")))
+    same_length(shape[0], shape[0] if users is None else users.n_records, "groups")
     unit = Unit.RECORD if users is None else Unit.USER
     if model.schema is not None:
         model.schema.require_confirmed()

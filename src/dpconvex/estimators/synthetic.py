@@ -251,15 +251,12 @@ class PrivateSyntheticData(PrivateEstimator):
         if table is not None and not self._relation.fixes_size:
             what = "is for tables in memory"
             raise InvalidParameterError("neighbors", self.neighbors, what, "Read the table into a frame")
-        rows, users, unit = len(open_table(X) if table is None else table), None, Unit.RECORD
+        rows, unit = len(open_table(X) if table is None else table), Unit.RECORD
         public = rows if self._relation.fixes_size else None
         if public == 0:
             raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")
-        if table is not None:
-            users = open_users(schema, table, groups)
-        else:
-            empty = not self._relation.fixes_size  # else an error would tell of records
-            users = users_of(schema, X, groups, empty=empty)
+        empty = not self._relation.fixes_size  # else an error would tell of records
+        users = users_of(schema, X, groups, empty=empty) if table is None else open_users(schema, table, groups)
         if users is not None:
             same_length(rows, users.n_records, "groups", private=True)
             public, unit = users.n_users, Unit.USER
@@ -277,9 +274,8 @@ class PrivateSyntheticData(PrivateEstimator):
         with _progress.shown(type(self).__name__, self.verbose):
             self.target_model_ = None
             if isinstance(self.plan_, TargetModelPlan):
-                labels = None if users is None else users.codes
-                model = fit(self.plan_.model, Part(X if table is None else table, None, labels), source)
-                self.target_model_ = cast(PrivateLinearModel, model)
+                part = Part(X if table is None else table, None, None if users is None else users.codes)
+                self.target_model_ = cast(PrivateLinearModel, fit(self.plan_.model, part, source))
             result = self.plan_.run(records, source, users)
         self.plan_, self.ranges_ = result.plan, {}
         ran = result.plan.then if isinstance(result.plan, TargetModelPlan) else result.plan
@@ -295,9 +291,8 @@ class PrivateSyntheticData(PrivateEstimator):
             cells = replace(cells, columns=tuple(mended.get(k, one) for k, one in enumerate(cells.columns)))
         self.cells_, self.queries_ = cells, self._queries(cells)
         if self.target_model_ is not None:
-            axis = cast(int, self.queries_.center)
-            found = _target_model.described(self.target_model_, self.model_, result.tables, cells, axis)
-            self.model_ = replace(found, impossible=self.queries_.impossible)
+            facts = self.model_, result.tables, cells, self.queries_
+            self.model_ = _target_model.described(self.target_model_, *facts)
         if self.model_ is not result.model:
             self.answers_ = np.concatenate([self.model_.marginal(s).ravel() for s in self.queries_.subsets])
         self.certificate_, self.n_features_in_ = paid.named(result.certificate), len(cells.columns)
@@ -306,7 +301,7 @@ class PrivateSyntheticData(PrivateEstimator):
     def sample(self, size: int | None = None, random_state: int | None = None) -> "pa.Table":
         """Draw synthetic records from the released distribution; costs no privacy.
 
-        Counts are rounded together (`ReleasedModel.sample`), not drawn one by one: the records' tables are as near the
+        Counts are rounded together, not drawn one by one (but a modelled target): the records' tables are as near the
         model's as their number allows. Several samples share the noise of one release, so the rules for combining
         imputed tables give invalid intervals for them (docs, Synthetic data); those of `marginal` are valid.
 

@@ -54,6 +54,14 @@ def test_tables_that_are_not_measured_have_a_page_too(run: Any, public_files: Pa
     assert "The records are to answer" in Path("synthetic/report.html").read_text()
 
 
+def test_a_page_that_fails_does_not_cost_the_release(run: Any, public_files: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("dpconvex.cli.synthesize._write_report", lambda *_: 1 / 0)
+    result = run(*words(public_files))
+    assert result.exit_code == 0, result.output
+    assert "report.html could not be made (ZeroDivisionError" in result.stderr
+    assert {path.name for path in Path("synthetic").iterdir()} == {"synthetic.csv", "certificate.json"}
+
+
 def test_a_private_run_verifies(run: Any, public_files: Path) -> None:
     result = run(*words(public_files, "--json", "--out", "elsewhere"))
     assert result.exit_code == 0, result.output

@@ -320,6 +320,16 @@ def test_the_held_out_units_are_random_and_stored_nowhere(monkeypatch) -> None:
     assert SystemSource.private
 
 
+@pytest.mark.parametrize("wrong", [{"y": np.ones(2999)}, {"y": [0.0] * 3001}, {"groups": np.arange(2999)}, {"y": None}])
+def test_other_lengths_are_refused_before_anything_is_paid(data, wrong: dict[str, Any]) -> None:
+    """It paid, then raised an `IndexError` that named a row; labels beyond the records were ignored."""
+    with budget_context(epsilon=1.0) as budget:
+        model = PrivateLogisticRegression(feature_bounds=(-1, 1))
+        with pytest.raises((InvalidDataError, InvalidParameterError), match=r"they must agree|requires y"):
+            fit_and_evaluate(model, data[0], **{"y": data[1], "epsilon": 1.0, **wrong})
+        assert float(budget.account().left[0]) == 1.0
+
+
 def test_hold_outs_that_break_the_promise_are_refused(data) -> None:
     X, y = data
     for wrong, message in (

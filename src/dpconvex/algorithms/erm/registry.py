@@ -7,14 +7,9 @@ from functools import lru_cache
 from dpconvex import _validate
 from dpconvex._types import final_dataclass
 from dpconvex.algorithms import LinearModelPlan, check_unit, stored
-from dpconvex.algorithms.erm import (
-    gradient_descent,
-    objective_perturbation,
-    output_perturbation,
-    sufficient_statistics,
-    user_level,
-)
+from dpconvex.algorithms.erm import gradient_descent, objective_perturbation, output_perturbation, sufficient_statistics
 from dpconvex.algorithms.erm.two_stage import centering, constant, joint_bound, projection
+from dpconvex.algorithms.erm.user_level import plan_accelerated, plan_phased
 from dpconvex.algorithms.select import AIMS, LARGEST, NOISES, SMALLEST, Method, Options, Registry
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
@@ -88,8 +83,8 @@ ERM_METHODS = Registry(
     Method(
         "output_perturbation", output_perturbation.plan, ("constants", "l2", "noise", "target", "solver"), None, AIMS
     ),
-    Method("phased_sgd", user_level.plan_phased, ("constants",), GAUSSIAN, AIMS),
-    Method("accelerated_user", user_level.plan_accelerated, ("constants", "target", "l2", *OF_USERS), GAUSSIAN, AIMS),
+    Method("phased_sgd", plan_phased, ("constants",), GAUSSIAN, AIMS),
+    Method("accelerated_user", plan_accelerated, ("constants", "target", "l2", *OF_USERS), GAUSSIAN, AIMS),
     Method("noisy_gradient", _gradient, ("l2", "noise"), GAUSSIAN),
     # It takes few steps, against noise, unless its look shows a strong signal (docs, Look first, then plan).
     Method("informed_gradient", gradient_descent.plan_informed, ("l2",), GAUSSIAN),

@@ -175,10 +175,8 @@ class StagedPlan(QueryReleasePlan):
 
     then: Any  #: the other plan
     preferred: ClassVar[bool] = True
-    algorithm = forwarded("then", "algorithm")
-    noise_name = forwarded("then", "noise_name")
-    ranked = forwarded("then", "ranked")
-    expectation = forwarded("then", "expectation")
+    algorithm, noise_name = forwarded("then", "algorithm"), forwarded("then", "noise_name")
+    ranked, expectation = forwarded("then", "ranked"), forwarded("then", "expectation")
 
     def __post_init__(self) -> None:
         Ledger(self.privacy, self.releases)  # refuses, from public facts, what the promise does not cover

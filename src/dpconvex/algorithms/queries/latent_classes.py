@@ -64,8 +64,7 @@ class LatentClasses(released_tables.ReleasedModel):
         first, second = self._products(axes[::2]), self._products(axes[1::2])
         table = first.T @ (self.weights[:, None] * second)
         order = (*axes[::2], *axes[1::2])
-        table = table.reshape([self.shape[axis] for axis in order]).transpose([order.index(axis) for axis in axes])
-        return table
+        return table.reshape([self.shape[axis] for axis in order]).transpose([order.index(axis) for axis in axes])
 
     def _products(self, axes: tuple[int, ...]) -> Floats:
         """Return for each class the shares of all combinations of values of some columns, (classes, cells)."""

@@ -254,7 +254,8 @@ class NoisyTablesPlan(base.QueryReleasePlan):
         if self.queries.cells > SMALL_CELLS or self.raw > SMALL_RAW or self.queries.impossible:
             return 0
         queries, tables = Marginals(self.queries.shape, self.subsets), len(self.subsets)
-        return min(SLOWER * base.planned_steps(queries, self._asked[0], tables), base.MOST_STEPS)
+        fewest, most = base.planned_steps(queries, self._asked[0], tables), int(base.MOST_WORK / self.queries.cells)
+        return max(fewest, min(SLOWER * fewest, base.MOST_STEPS, most))
 
     def describe(self) -> Mapping[str, Any]:
         listed: dict[str, list[list[int]]] = {}

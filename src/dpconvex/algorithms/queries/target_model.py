@@ -8,7 +8,7 @@ Listing
     with other columns are left out unless all tables with one noise are better. 3. With f the predictions of step 1,
     additive over columns, draw the target y of a record x that q drew from
 
-        P(y | x)  proportional to  exp(h_y + lambda s_y(x)),
+        P(y | x)  proportional to  exp(h_y + lambda s_y(x)),  or 0 where a value of x makes y impossible,
 
     where s_y is the log-odds of class y, or ``f(x) z_y`` for numbers, z_y the middle of a bin in deviations of the
     target. h makes the shares of y those of q. lambda gives the mean of s_y(x) what the model of step 1 says it is: for
@@ -36,7 +36,7 @@ import numpy as np
 from scipy.optimize import brentq, minimize
 from scipy.special import logsumexp, softmax
 
-from dpconvex._types import Array, Floats, final_dataclass, forwarded, set_fields
+from dpconvex._types import Array, Floats, final_dataclass, forwarded
 from dpconvex.algorithms import PredictedError, continued, recorded
 from dpconvex.algorithms.queries.base import QueryReleasePlan, StagedPlan
 from dpconvex.algorithms.queries.released_tables import ReleasedModel
@@ -49,7 +49,8 @@ from dpconvex.randomness import BitSource
 
 LABEL = "model of the target"
 DOUBT = 2.0  #: Deviations of noise by which the mean of a number may move to that of its predictions
-STEEPEST = 50.0  #: Largest h and lambda
+STEEPEST = 50.0  #: Largest lambda
+BARRED = 1e6  #: By how much the score of an impossible value is less
 SLOPE = 1e3  #: Largest slope of the logarithm of shares over the range of a number
 EXPLAINED = 0.9  #: Largest share of a number's variance that its model may explain
 POOL = 20_000  #: Number of records by which means are taken where there are more combinations of values
@@ -63,8 +64,7 @@ class TargetModelPlan(StagedPlan):
 
     model: Candidate  #: plan of the model; whoever runs this plan fits it
     neighbors: ClassVar[tuple[Neighboring, ...]] = tuple(Neighboring)
-    only_sums = forwarded("then", "only_sums")
-    course = forwarded("then", "course")
+    only_sums, course = forwarded("then", "only_sums"), forwarded("then", "course")
     mechanisms: ClassVar[Mapping[str, Planned]] = {}
 
     @property
@@ -81,13 +81,8 @@ class TargetModelPlan(StagedPlan):
         return replace(given, source=f"{given.source}; of tables without the target", proved=False)
 
     @property
-    def fit(self) -> Release:
-        """The ledger entry of the model's fit, on all records."""
-        return replace(self.model.release(LABEL), block=None)
-
-    @property
     def releases(self) -> tuple[Release, ...]:
-        return (self.fit, *self.then.releases)
+        return (replace(self.model.release(LABEL), block=None), *self.then.releases)  # a fit on all records
 
     def exact_bits(self, source: BitSource) -> bool:
         return super().exact_bits(source) and self.model.plan.exact_bits(source)
@@ -102,23 +97,25 @@ class TargetModelPlan(StagedPlan):
         return self.then._takes(records)
 
     def _begun(self, records: Any, weights: Floats | None, source: BitSource, ledger: Ledger) -> "TargetModelPlan":
-        ledger.record(self.fit)
+        ledger.record(self.releases[0])
         return continued(self, then=self.then._begun(records, weights, source, ledger))
 
 
 @recorded("target_model")
 def plan(then: QueryReleasePlan, model: Candidate, privacy: PrivacyParams) -> TargetModelPlan:
     """Return the plan that fits `model` and runs `then`; both are planned for parts of the promise `privacy`."""
-    if model.plan.problem.n != then.n:
-        raise InvalidParameterError("n", model.plan.problem.n, f"must be that of the tables, {then.n}")
+    n = model.plan.problem.n
+    if n != then.n:
+        raise InvalidParameterError("n", n, f"must be that of the tables, {then.n}")
     return TargetModelPlan(then.queries, then.n, privacy, then, model)
 
 
 def without(queries: Marginals, axis: int) -> Marginals:
-    """Return the queries without the tables of a column with others; what is impossible with it is not drawn later."""
-    kept = tuple(subset for subset in queries.subsets if axis not in subset)
-    zeros = tuple(pair for pair in queries.impossible if axis not in dict(pair))
-    return replace(queries, subsets=(*kept, (axis,)), center=None, impossible=zeros)
+    """Return the queries without the tables of a column with others; of a table of all columns the others are left."""
+    kept = [subset for subset in queries.subsets if axis not in subset]
+    rest = tuple(k for k in range(len(queries.shape)) if k != axis)
+    others = tuple(pair for pair in queries.impossible if axis not in dict(pair))  # no tables show which they are
+    return replace(queries, subsets=(*(kept or [rest]), (axis,)), center=None, impossible=others)
 
 
 Pool = tuple[Array, Floats]
@@ -135,17 +132,11 @@ class TargetModel(ReleasedModel):
     scores: tuple[Floats, ...]  #: lambda s_y of each column's values, (values, values of y); that of y is not used
     constant: Floats  #: h, (values of y,)
     impossible: tuple[Zero, ...] = ()
-
-    def __post_init__(self) -> None:
-        set_fields(self, shape=self.base.shape)
+    shape = forwarded("base", "shape")
 
     def given(self, records: Array) -> Floats:
         """Return P(y | x) for every record, (records, values of y)."""
-        logits = self.constant + added_up(self.scores, records, self.axis)
-        for zero in (dict(pair) for pair in self.impossible if self.axis in dict(pair)):
-            value, ((other, own),) = zero.pop(self.axis), zero.items()
-            logits[records[:, other] == own, value] = -1e3
-        return softmax(logits, axis=1)
+        return softmax(self.constant + added_up(self.scores, records, self.axis), axis=1)
 
     @cached_property
     def _shares(self) -> Floats:
@@ -186,20 +177,35 @@ def added_up(scores: Sequence[Floats], records: Array, axis: int) -> Floats:
     return np.sum(parts, axis=0) if parts else np.zeros((len(records), scores[axis].shape[1]))
 
 
-def of_classes(base: ReleasedModel, axis: int, pool: Pool, scores: Sequence[Floats], given: Floats) -> TargetModel:
+def _barred(base: ReleasedModel, axis: int, zeros: tuple[Zero, ...]) -> list[Floats]:
+    """Return scores that rule out the target's impossible values, (values, values of y) for each column."""
+    found = [np.zeros((size, base.shape[axis])) for size in base.shape]
+    for (k, value), (other, cell) in (*zeros, *(pair[::-1] for pair in zeros)):
+        if k == axis:
+            found[other][cell, value] = -BARRED
+    return found
+
+
+def of_classes(
+    base: ReleasedModel, axis: int, pool: Pool, scores: Sequence[Floats], given: Floats, zeros: tuple[Zero, ...] = ()
+) -> TargetModel:
     """Return the model of a class from log-odds of each column's values, and probabilities of the pool's records."""
-    odds, shares = np.log(np.maximum(given, LEAST)), _positive(base.marginal((axis,)))
+    barred, shares = _barred(base, axis, zeros), _positive(base.marginal((axis,)))
+    never = added_up(barred, pool[0], axis)
+    odds = np.log(np.maximum(given, LEAST)) + never
     constant, _ = _fitted(odds, np.zeros_like(odds), pool[1], shares, 0.0)
     found, middle, spread = _scaled(added_up(scores, pool[0], axis), pool[1])
     wanted = float(pool[1] @ (softmax(odds + constant, axis=1) * found).sum(axis=1))
-    constant, steep = _fitted(np.zeros_like(odds), found, pool[1], shares, wanted)
+    constant, steep = _fitted(never, found, pool[1], shares, wanted)
     steep /= spread
-    return TargetModel(base, axis, pool, tuple(steep * part for part in scores), constant - steep * middle)
+    each = tuple(steep * part + bar for part, bar in zip(scores, barred, strict=True))
+    return TargetModel(base, axis, pool, each, constant - steep * middle, zeros)
 
 
 def of_numbers(
-    base: ReleasedModel, axis: int, pool: Pool, scores: Sequence[Floats], middles: Floats, start: float, noise: float
-) -> TargetModel:
+    base: ReleasedModel, axis: int, pool: Pool, scores: Sequence[Floats], middles: Floats, start: float, noise: float,
+    zeros: tuple[Zero, ...] = (),
+) -> TargetModel:  # fmt: skip
     """Return the model of a number from predictions by column, (values, 1) each, and the middles of its bins.
 
     Predictions are `start` more than the sum of the columns' scores. `noise` is the deviation of the noise in a share
@@ -213,9 +219,11 @@ def of_numbers(
     off -= shares @ off
     z = off / math.sqrt(max(shares @ off**2, sys.float_info.min))
     explained = min(spread / math.sqrt(max(shares @ off**2, sys.float_info.min)), math.sqrt(EXPLAINED))
-    constant, steep = _fitted(np.zeros((len(f), len(z))), f * z, pool[1], shares, explained)
+    barred = _barred(base, axis, zeros)
+    constant, steep = _fitted(added_up(barred, pool[0], axis), f * z, pool[1], shares, explained)
     steep /= spread
-    return TargetModel(base, axis, pool, tuple(steep * part * z for part in scores), constant - steep * middle * z)
+    each = tuple(steep * part * z + bar for part, bar in zip(scores, barred, strict=True))
+    return TargetModel(base, axis, pool, each, constant - steep * middle * z, zeros)
 
 
 def _moved(shares: Floats, values: Floats, mean: float) -> Floats:
@@ -259,6 +267,6 @@ def _fitted(odds: Floats, scores: Floats, weights: Floats, shares: Floats, wante
         return total, np.exp(logits - total[:, None])
 
     start = np.append(np.log(shares[1:] / shares[0]), 0.0)
-    bounds = [(-STEEPEST, STEEPEST)] * len(start)
+    bounds = [(None, None)] * (len(start) - 1) + [(-STEEPEST, STEEPEST)]
     at = minimize(dual, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS}).x
     return np.append(0.0, at[:-1]), float(at[-1])

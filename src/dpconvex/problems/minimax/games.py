@@ -18,16 +18,8 @@ from dpconvex import _validate
 from dpconvex._types import Array, Floats, final_dataclass, forwarded, set_fields
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.custom.jax import in_double, require_jax
-from dpconvex.problems.minimax.base import (
-    Pair,
-    SimplexPoint,
-    SimplexSaddle,
-    check_array,
-    check_bound,
-    check_sizes,
-    clamped,
-    sums_by,
-)
+from dpconvex.problems.minimax import base
+from dpconvex.problems.minimax.base import Pair, SimplexPoint, SimplexSaddle, clamped, sums_by
 
 
 @dataclass(frozen=True)
@@ -45,8 +37,8 @@ class _Game(SimplexSaddle):
     smoothness = forwarded("bound")
 
     def __post_init__(self) -> None:
-        check_sizes(self.n, self.dx, self.dy, 2)
-        set_fields(self, bound=check_bound("bound", self.bound))
+        base.check_sizes(self.n, self.dx, self.dy, 2)
+        set_fields(self, bound=base.check_bound("bound", self.bound))
 
     @property
     def spread(self) -> tuple[float, float]:
@@ -75,7 +67,7 @@ class MatrixGame(_Game):
         return self.dx * self.dy
 
     def check(self, records: Any) -> None:
-        check_array("records", records, (self.n, self.dx, self.dy), sparse=(self.n, self.dx * self.dy))
+        base.check_array("records", records, (self.n, self.dx, self.dy), sparse=(self.n, self.dx * self.dy))
 
     def _total(self, records: Any, rows: slice) -> Floats:
         return np.asarray(clamped(records[rows], self.bound).sum(0)).reshape(self.dx, self.dy)
@@ -99,7 +91,7 @@ class RankOneGame(_Game):
     name: ClassVar[str] = "rank-one matrix game"
 
     def check(self, records: Any) -> None:
-        check_array("records", records, (self.n, self.dx + self.dy))
+        base.check_array("records", records, (self.n, self.dx + self.dy))
 
     def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> Pair:
         part = clamped(records[rows], 1.0)
@@ -134,7 +126,7 @@ class PlayLog(_Game):
         return self.bound / 2, self.bound / 2  # one entry differs from 0
 
     def check(self, records: Any) -> None:
-        check_array("records", records, (self.n, 3))
+        base.check_array("records", records, (self.n, 3))
 
     def _plays(self, records: Any, rows: slice) -> tuple[Any, Any, Floats]:
         part = np.nan_to_num(np.asarray(records[rows], dtype=np.float64), nan=-1.0, posinf=-1.0, neginf=-1.0)
@@ -266,9 +258,9 @@ class PolytopeSaddle(SimplexSaddle):
             if vertices.ndim != 2 or not np.isfinite(vertices).all():
                 raise InvalidParameterError(label, vertices.shape, "must be a finite matrix, vertices in columns")
             object.__setattr__(self, label, vertices)
-        check_sizes(self.n, self.dx, self.dy)
+        base.check_sizes(self.n, self.dx, self.dy)
         for bound in self.bounds:
-            check_bound("bounds", bound)
+            base.check_bound("bounds", bound)
         _validate.real("l1_smoothness", min(self.l1_smoothness, 1e300), at_least=0.0)
         _validate.real("l2_smoothness", min(self.l2_smoothness, 1e300), at_least=0.0)
         low, high = self.value_bounds

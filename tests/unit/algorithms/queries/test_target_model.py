@@ -265,6 +265,48 @@ def test_what_has_no_target_is_refused_before_anything_is_paid(table: pa.Table, 
         assert float(budget.account().left[0]) == 1.0
 
 
+def test_a_number_in_one_bin_is_drawn_from_it(table: pa.Table) -> None:
+    """It was refused after the payment: no table of one cell is measured."""
+    schema = replace(SCHEMA, target=NumericTarget("number", 0, 20))
+    model = PrivateSyntheticData(4.0, schema=schema, bins={"number": 1}, target_share=0.3).fit(table)
+    assert model.marginal("number") == pytest.approx([1.0])
+    assert len(model.sample(50)) == 50
+
+
+@pytest.mark.parametrize("numeric", [False, True])
+def test_impossible_values_of_the_target_are_not_drawn_and_move_no_other_column(numeric: bool) -> None:
+    """Records of levels for which the model's target is often impossible were drawn again, as other levels."""
+    rng, n = np.random.default_rng(0), 20_000
+    kind, x = rng.choice(["a", "b", "c"], n, p=[0.45, 0.45, 0.1]), rng.random((2, n))
+    y = (kind == "a") & (rng.random(n) < 0.3 + 0.6 * x[0])
+    data = pa.table({"kind": kind, "x0": x[0], "x1": x[1], "y": 4.5 * y if numeric else np.where(y, "yes", "no")})
+    target = NumericTarget("y", 0, 5) if numeric else ClassTarget("y", ("yes", "no"))
+    columns = CategoricalColumn("kind", ("a", "b", "c")), NumericColumn("x0", 0, 1), NumericColumn("x1", 0, 1)
+    zeros = [{"kind": level, "y": "[4, 5]" if numeric else "yes"} for level in "bc"]
+    model = PrivateSyntheticData(
+        20.0, schema=Schema(columns, target), bins=5, impossible=zeros, target_share=0.3, random_state=0
+    ).fit(data)
+    drawn = model.sample(n, random_state=1)
+    levels, found = np.asarray(drawn["kind"]), np.asarray(drawn["y"])
+    ill = found >= 4 if numeric else found == "yes"
+    assert not ill[levels != "a"].any()
+    assert ill.mean() == pytest.approx(y.mean(), abs=0.02)
+    assert (levels == "a").mean() == pytest.approx(0.45, abs=0.02)
+    assert model.marginal("kind", "y").sum(axis=1) == pytest.approx(model.marginal("kind"), abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("columns", "algorithm"), [(("x0", "y"), "query_noise"), (("x0", "y"), "mwem"), (("kind", "x0", "y"), "mwem")]
+)
+def test_one_table_of_all_columns_leaves_that_of_the_others(table: pa.Table, columns: tuple, algorithm: str) -> None:
+    """Nothing but the target was measured, so the other columns were drawn from even shares."""
+    data = table.set_column(0, "x0", pa.array(np.asarray(table["x0"]) ** 3))
+    model = PrivateSyntheticData(
+        20.0, schema=SCHEMA, columns=columns, order=len(columns), algorithm=algorithm, bins=4, target_share=0.2
+    ).fit(data)
+    assert model.marginal("x0") == pytest.approx(np.diff(np.cbrt([0, 0.25, 0.5, 0.75, 1])), abs=0.05)
+
+
 def test_both_plans_are_for_one_number_of_units() -> None:
     privacy = PrivacyParams(0.5, 0.0)
     then = noisy_tables.plan(Marginals.of_order((2, 2), 2), 100, privacy)

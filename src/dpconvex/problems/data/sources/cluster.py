@@ -6,6 +6,7 @@ no source of them and no budget (the encoding is made so by `estimators._streams
 repeated releases nothing twice.
 """
 
+import re
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +25,7 @@ from dpconvex.problems.data.sources.arrow import check_origin, open_tables, quie
 from dpconvex.problems.data.sources.rows import Encode, Held, InOrder, TableSource, Task, chosen_columns, inside
 
 T = TypeVar("T")
+NUMBER = r"^(u?int\d+|.*float|double|bool)$"  #: Types of Arrow whose cells are read alike.
 RETRIES = 3  #: Most times that a task is sent again.
 
 
@@ -140,14 +142,27 @@ class RayPartitions(Partitions):
         with quiet_reading():
             chosen = chosen_columns(columns, list(data.schema().names))
             self._blocks = data.select_columns(chosen).to_arrow_refs()
-        self.empty = ray.get(_remote(lambda block: block.slice(0, 0)).remote(self._blocks[0]))
+        none: Any = ray.get(_remote(lambda block: block.slice(0, 0)).remote(self._blocks[0]))
+        self._kinds, self.empty = none.schema, _cell_by_cell(none, none.schema)
 
     def run(self, function: Callable[..., T], *arguments: Sequence[Any]) -> list[T]:
         import ray  # pyright: ignore
 
-        call = _remote(function)
+        call = _remote(lambda block, *given, kinds=self._kinds: function(_cell_by_cell(block, kinds), *given))
         with quiet_reading():
             return ray.get([call.remote(*given) for given in zip(self._blocks, *arguments, strict=True)])
+
+
+def _cell_by_cell(block: Any, kinds: Any) -> Any:
+    """Return a block of Ray's; columns of other types than these are objects: one cell may change a block's types."""
+    from pandas import ArrowDtype, Series
+
+    own, declared = ({(x.name, re.sub(NUMBER, "number", str(x.type))) for x in of} for of in (block.schema, kinds))
+    others = [name for name, kind in own if (name, kind) not in declared or "arrow_pickled" in kind]
+    found = block.to_pandas(types_mapper=ArrowDtype, ignore_metadata=True) if others else block
+    for name in others:
+        found[name] = Series(block[name].to_pylist(), dtype=object)
+    return found
 
 
 def _remote(function: Callable[..., Any]) -> Any:
