@@ -20,7 +20,7 @@ Lemma
     The model is a private release by its own promise, the tables by theirs; both are planned before records are read,
     and neither plan depends on what the other releases. So they are two uses of fixed mechanisms, whose costs add up. A
     fit that goes on from its own releases is entered as a pure mechanism of all that it may spend. Step 3 reads what
-    was released and public facts alone: `TargetModel` and `fitted` are handed nothing that could hold records.
+    was released and public facts alone: `of_classes` and `of_numbers` are handed nothing that could hold records.
 Assumptions
     None beyond those of both plans.
 """
