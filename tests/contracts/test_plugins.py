@@ -34,7 +34,7 @@ LINES = {  # the one line of the page's text, as imports and tuples have it: fil
         )
     ],
     "algorithms/erm/registry.py": [
-        ("from dpconvex.algorithms.erm import (\n", "    class_share,\n"),
+        ("import LinearModelPlan, check_unit, stored\n", "from dpconvex.algorithms.erm import class_share\n"),
         ('Registry(\n    "erm",\n', "    class_share.METHOD,\n"),
     ],
 }
