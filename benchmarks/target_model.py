@@ -22,7 +22,7 @@ from functools import partial
 from itertools import product
 
 import numpy as np
-from sklearn.metrics import r2_score, roc_auc_score
+from sklearn.metrics import r2_score
 
 import corpus
 import exam_whole
@@ -45,9 +45,7 @@ def own(model, schema, test) -> float:
     wanted = np.asarray(schema.encode_target(test))
     if schema.target.numeric:
         return max(r2_score(wanted, model.predict(test)), -1.0)
-    each = np.unique(wanted)[1 if len(schema.target.classes) == 2 else 0 :]
-    found = model.predict_proba(test)
-    return float(np.mean([roc_auc_score(wanted == label, found[:, int(label)]) for label in each]))
+    return whole_tables.area(schema, wanted, dict(enumerate(model.predict_proba(test).T)))
 
 
 def measure(name: str, given: argparse.Namespace) -> list[dict]:
@@ -57,10 +55,9 @@ def measure(name: str, given: argparse.Namespace) -> list[dict]:
     units = np.arange(len(frame)) if users is None else users
     order = np.random.default_rng(checksum(name)).permutation(units.max() + 1)
     order = order[: given.rows] if users is None else order
-    parts = (np.flatnonzero(np.isin(units, half)) for half in (order[len(order) // 5 :], order[: len(order) // 5]))
-    rows_of_train, rows_of_test = parts
-    train, test = frame.take(rows_of_train), frame.take(rows_of_test)
-    groups = None if users is None else users[rows_of_train]
+    fifth = len(order) // 5
+    taken, held_out = (np.flatnonzero(np.isin(units, part)) for part in (order[fifth:], order[:fifth]))
+    train, test, groups = frame.take(taken), frame.take(held_out), None if users is None else users[taken]
     ruler, rows = Ruler(schema, train, test), []
     kind = "numbers" if schema.target.numeric else "two classes" if len(schema.target.classes) == 2 else "classes"
     real = {"linear": max(whole_tables.auc(schema, train, test), -1.0), "boosted": ruler.learned(ruler.train)}

@@ -69,6 +69,11 @@ def auc(schema, train, test) -> float:
         return 0.5  # no record of the rarer class was drawn
     model = LogisticRegression(C=10.0, max_iter=300).fit(X, labels)
     given = dict(zip(model.classes_, model.predict_proba(X_test).T, strict=True))
+    return area(schema, wanted, given)
+
+
+def area(schema, wanted: np.ndarray, given: dict) -> float:
+    """Return the area under the curve of scores by class, mean over classes; a class without scores has 0."""
     each = np.unique(wanted)[1 if len(schema.target.classes) == 2 else 0 :]
     return float(np.mean([roc_auc_score(wanted == label, given.get(label, 0.0 * wanted)) for label in each]))
 

@@ -154,17 +154,17 @@ def _show(plans: "Sequence[QueryReleasePlan]", as_json: bool, filled: dict[str, 
         f"{chosen}expected: the largest error of any share in any marginal table, on typical data, a guess. bound: on "
         "the same, but where the note says estimate.", first.n, facts if as_json else None, own=own,
     )  # fmt: skip
-    model = first.public.get("target_model")
-    if model and not as_json:
+    if as_json:
+        return
+    if model := first.public.get("target_model"):
         part = f"epsilon {model['epsilon']:.3g} of {privacy.epsilon:g}"
         _output.print_text(f"The target follows a private linear model ({model['algorithm']}), for {part}.")
-    elif first.queries.center is not None and not as_json:
+    elif first.queries.center is not None:
         _output.print_text("If models are to be trained on the records: --target-share 0.3.")
-    found = first.public.get("private_bins")
-    if found and not as_json:
+    if found := first.public.get("private_bins"):
         part = f"{sum(found['shares']):.0%} of the budget. Public bins: --bins 16, or --edges"
         _output.print_text(f"Bins of {len(found['columns'])} numeric columns are found privately, for {part}.")
-    if filled and not as_json:  # public facts: whether there are missing cells or not
+    if filled:  # public facts: whether there are missing cells or not
         listed = ", ".join(f"{name} as {label}" for name, label in list(filled.items())[:5])
         _output.print_text(
             f"Missing cells, if any, count as values: {listed}{', ..' * (len(filled) > 5)} ({len(filled)} columns). To "

@@ -294,7 +294,7 @@ class PrivateSyntheticData(PrivateEstimator):
             facts = self.model_, result.tables, cells, self.queries_
             self.model_ = _target_model.described(self.target_model_, *facts)
         if self.model_ is not result.model:
-            self.answers_ = np.concatenate([self.model_.marginal(s).ravel() for s in self.queries_.subsets])
+            self.answers_ = self.model_.answers(self.queries_.subsets)
         self.certificate_, self.n_features_in_ = paid.named(result.certificate), len(cells.columns)
         return self
 
@@ -397,8 +397,7 @@ class PrivateSyntheticData(PrivateEstimator):
         check_is_fitted(self)
         records = self.cells_.encode(open_table(X))
         truth = self.queries_.record_sums(records) / len(records)
-        shares = [self.model_.marginal(subset).ravel() for subset in self.queries_.subsets]
-        return -float(np.abs(truth - np.concatenate(shares)).max())
+        return -float(np.abs(truth - self.model_.answers(self.queries_.subsets)).max())
 
     @property
     def _user(self) -> str | None:

@@ -106,11 +106,6 @@ class QueryReleasePlan(Plan):
         return model, self.queries.answers(histogram) if answers is None else answers, None
 
     @final
-    def answers_of(self, model: Any) -> Floats:
-        """Return a model's answers to all queries, (count,), from its marginals of the subsets."""
-        return np.concatenate([model.marginal(subset).ravel() for subset in self.queries.subsets])
-
-    @final
     def record_sums(self, records: Any) -> Floats:
         """Return the sums of all queries over the records; for marginals these are whole numbers and exact."""
         queries = self.queries
@@ -241,12 +236,13 @@ def rounding(queries: LinearQueries) -> float:
     return (queries.cells + 4) * 2.0**-53 * max(abs(queries.low), abs(queries.high)) * (1 + 1e-12)
 
 
-def planned_steps(queries: LinearQueries, sigma: float, tables: int) -> int:
-    """Return the steps of `fit_histogram` after which its own error is below that of the noise, a public number."""
+def planned_steps(queries: LinearQueries, sigma: float, tables: int, times: int = 1) -> int:
+    """Return `times` the steps of `fit_histogram` after which its own error is below that of noise, a public number."""
     # After k steps the objective is within ``4 L log Z / k^2`` of its least value; noise leaves ``count e^2 / 2``.
     smooth = 8 * tables * queries.block_l2**2 / 4 * math.log(queries.cells + 1)
     wanted = math.sqrt(smooth / queries.count) / max(noise_left(queries, sigma), 1e-9)
-    return max(LEAST_STEPS, min(math.ceil(wanted), MOST_STEPS, int(MOST_WORK / queries.cells)))
+    most = min(MOST_STEPS, int(MOST_WORK / queries.cells))
+    return max(LEAST_STEPS, min(times * max(LEAST_STEPS, math.ceil(wanted)), most))
 
 
 def noise_left(queries: LinearQueries, sigma: float) -> float:

@@ -190,7 +190,7 @@ class GroupedTablesPlan(base.QueryReleasePlan):
             levels[k][of, each] = held / np.bincount(of, held)[of]
         of_groups = latent_classes.fit(self._pooled(found), self.pairs.fitting)
         model = GroupedModel(self.queries.shape, of_groups, tuple(levels))
-        return model, self.answers_of(model), found.columns
+        return model, model.answers(self.queries.subsets), found.columns
 
     def _pooled(self, found: Released) -> ReleasedTables:
         """Return the tables of step 3, with those of single columns pooled with the sums of step 1 over groups."""

@@ -253,9 +253,8 @@ class NoisyTablesPlan(base.QueryReleasePlan):
         """Steps of a histogram's fit, or 0 for latent classes, which model relations of three columns less well."""
         if self.queries.cells > SMALL_CELLS or self.raw > SMALL_RAW or self.queries.impossible:
             return 0
-        queries, tables = Marginals(self.queries.shape, self.subsets), len(self.subsets)
-        fewest, most = base.planned_steps(queries, self._asked[0], tables), int(base.MOST_WORK / self.queries.cells)
-        return max(fewest, min(SLOWER * fewest, base.MOST_STEPS, most))
+        measured, noise = Marginals(self.queries.shape, self.subsets), self._asked[0]
+        return base.planned_steps(measured, noise, len(self.subsets), SLOWER)
 
     def describe(self) -> Mapping[str, Any]:
         listed: dict[str, list[list[int]]] = {}
@@ -296,7 +295,7 @@ class NoisyTablesPlan(base.QueryReleasePlan):
             model = Histogram(queries.shape, base.fit_histogram(queries, targets, times, uniform, self.steps))
         else:
             model = fit(tables, self.fitting, self.queries.impossible)
-        return model, self.answers_of(model), tables
+        return model, model.answers(self.queries.subsets), tables
 
 
 def table_noise(

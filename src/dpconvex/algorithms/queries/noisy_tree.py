@@ -210,7 +210,7 @@ class NoisyTreePlan(QueryReleasePlan):
     def fitted(self, tables: ReleasedTables) -> Answered:
         """Return model, answers and tables, as functions of released numbers and public facts alone."""
         model = markov_tree.fit(tables, self.center, self.queries.impossible)
-        return model, self.answers_of(model), tables
+        return model, model.answers(self.queries.subsets), tables
 
 
 @recorded("noisy_tree")

@@ -190,6 +190,11 @@ class ReleasedModel(ABC):
             table[tuple(zero.get(axis, slice(None)) for axis in axes)] = 0.0
         return table / table.sum()
 
+    @final
+    def answers(self, subsets: Sequence[Sequence[int]]) -> Floats:
+        """Return the shares of the tables of these columns, one table after the other."""
+        return np.concatenate([self.marginal(subset).ravel() for subset in subsets])
+
     @abstractmethod
     def _marginal(self, axes: tuple[int, ...]) -> Floats:
         """Return the shares for distinct columns, in an array of any shape, with impossible pairs not yet removed."""

@@ -104,8 +104,7 @@ class TargetModelPlan(StagedPlan):
 @recorded("target_model")
 def plan(then: QueryReleasePlan, model: Candidate, privacy: PrivacyParams) -> TargetModelPlan:
     """Return the plan that fits `model` and runs `then`; both are planned for parts of the promise `privacy`."""
-    n = model.plan.problem.n
-    if n != then.n:
+    if (n := model.plan.problem.n) != then.n:
         raise InvalidParameterError("n", n, f"must be that of the tables, {then.n}")
     return TargetModelPlan(then.queries, then.n, privacy, then, model)
 
@@ -140,8 +139,7 @@ class TargetModel(ReleasedModel):
 
     @cached_property
     def _shares(self) -> Floats:
-        records, weights = self.pool
-        return weights[:, None] * self.given(records)
+        return self.pool[1][:, None] * self.given(self.pool[0])
 
     def _marginal(self, axes: tuple[int, ...]) -> Floats:
         others = tuple(axis for axis in axes if axis != self.axis)
@@ -190,16 +188,11 @@ def of_classes(
     base: ReleasedModel, axis: int, pool: Pool, scores: Sequence[Floats], given: Floats, zeros: tuple[Zero, ...] = ()
 ) -> TargetModel:
     """Return the model of a class from log-odds of each column's values, and probabilities of the pool's records."""
-    barred, shares = _barred(base, axis, zeros), _positive(base.marginal((axis,)))
-    never = added_up(barred, pool[0], axis)
-    odds = np.log(np.maximum(given, LEAST)) + never
+    shares, scaled = _positive(base.marginal((axis,))), _scaled(added_up(scores, pool[0], axis), pool[1])
+    odds = np.log(np.maximum(given, LEAST)) + added_up(_barred(base, axis, zeros), pool[0], axis)
     constant, _ = _fitted(odds, np.zeros_like(odds), pool[1], shares, 0.0)
-    found, middle, spread = _scaled(added_up(scores, pool[0], axis), pool[1])
-    wanted = float(pool[1] @ (softmax(odds + constant, axis=1) * found).sum(axis=1))
-    constant, steep = _fitted(never, found, pool[1], shares, wanted)
-    steep /= spread
-    each = tuple(steep * part + bar for part, bar in zip(scores, barred, strict=True))
-    return TargetModel(base, axis, pool, each, constant - steep * middle, zeros)
+    wanted = float(pool[1] @ (softmax(odds + constant, axis=1) * scaled[0]).sum(axis=1))
+    return _model(base, axis, pool, scores, scaled, shares, wanted, zeros)
 
 
 def of_numbers(
@@ -211,16 +204,23 @@ def of_numbers(
     Predictions are `start` more than the sum of the columns' scores. `noise` is the deviation of the noise in a share
     of the target's table; as far as it may have moved the mean, this is that of the predictions.
     """
-    f, middle, spread = _scaled(added_up(scores, pool[0], axis), pool[1])
-    shares = _positive(base.marginal((axis,)))
+    scaled, shares = _scaled(added_up(scores, pool[0], axis), pool[1]), _positive(base.marginal((axis,)))
     off = middles - shares @ middles
     doubt = DOUBT * noise * math.sqrt(off @ off)
-    shares = _moved(shares, off, float(np.clip(start + middle[0] - shares @ middles, -doubt, doubt)))
+    shares = _moved(shares, off, float(np.clip(start + scaled[1][0] - shares @ middles, -doubt, doubt)))
     off -= shares @ off
-    z = off / math.sqrt(max(shares @ off**2, sys.float_info.min))
-    explained = min(spread / math.sqrt(max(shares @ off**2, sys.float_info.min)), math.sqrt(EXPLAINED))
-    barred = _barred(base, axis, zeros)
-    constant, steep = _fitted(added_up(barred, pool[0], axis), f * z, pool[1], shares, explained)
+    deviation = math.sqrt(max(shares @ off**2, sys.float_info.min))
+    explained = min(scaled[2] / deviation, math.sqrt(EXPLAINED))
+    return _model(base, axis, pool, scores, scaled, shares, explained, zeros, off / deviation)
+
+
+def _model(
+    base: ReleasedModel, axis: int, pool: Pool, scores: Sequence[Floats], scaled: tuple[Floats, Floats, float],
+    shares: Floats, wanted: float, zeros: tuple[Zero, ...], z: Floats | float = 1.0,
+) -> TargetModel:  # fmt: skip
+    """Return the model whose s_y are `scores` times z_y; `scaled` is their sum in the pool as `_scaled` returns it."""
+    (f, middle, spread), barred = scaled, _barred(base, axis, zeros)
+    constant, steep = _fitted(added_up(barred, pool[0], axis), f * z, pool[1], shares, wanted)
     steep /= spread
     each = tuple(steep * part * z + bar for part, bar in zip(scores, barred, strict=True))
     return TargetModel(base, axis, pool, each, constant - steep * middle * z, zeros)
