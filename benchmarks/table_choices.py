@@ -7,6 +7,7 @@
     python benchmarks/table_choices.py mending learning [--delta 1e-6]
     python benchmarks/table_choices.py trends learning --seeds 1 --epsilon 0.1 0.3 1 3 10 [--delta 1e-6]
     python benchmarks/table_choices.py one-noise learning --seeds 1 [--delta 1e-6] [--values 3]
+    python benchmarks/table_choices.py zeros learning
 
 `relations` measures four designs with one seed, in the bins that `PrivateSyntheticData` takes: all pairs, no pair, a
 chosen forest, and pairs of groups. Tables are those of the corpus, those of `many_tables.py` with drafts as schemas and
@@ -28,6 +29,10 @@ correlations of bins (the mean over pairs of columns of five bins and more; the 
 
 `steps` compares fits of a histogram, for few cells and little noise, after more and more steps.
 
+`zeros` compares weights of impossible pairs of values in fits of latent classes (`latent_classes.ZERO_WEIGHT`), in
+records drawn from these. The pairs are those that no record has though 20 and a share of .002 were expected of
+independent columns: three of them drawn at random, or all.
+
 `one-noise` compares independent noise of each table with one noise of all tables, for all pairs, where the latter is
 taken; with `--values` only columns of at most this many values are taken.
 Neighbors replace one record; the number of rows is public. Noise is seeded, hence not private: the tables are public.
@@ -41,7 +46,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import product
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -63,6 +68,8 @@ from whole_tables import shown, variations
 
 LEAST, ROWS = 1000, 15_000  #: Least number of records of a table; if it has more than ROWS, ROWS of them are drawn
 FACTORS = (1, 2, 4, 16)  #: Times the fewest steps, in `steps`
+WEIGHTS, ABSENT, RELATIONS = (100.0, 10.0, 3.0, 1.0, 0.1), (20, 0.002), ("all", "none")
+"""In `zeros`: weights; least number and share of records expected; which pairs are measured"""
 KNOWN: tuple[int, ...] = (15_992,)  #: Tables with this many records, versions of one in `exam_whole.py`, are left out
 
 
@@ -464,9 +471,58 @@ def steps(tables: Iterator[tuple[str, Schema, pd.DataFrame]], epsilons: list[flo
         print(f"{factor}: {mean[0]:.3f}, {mean[1]:.3f} ({most[0]:.2f}, {most[1]:.2f})")
 
 
+def absent(codes: np.ndarray, queries: Marginals) -> list[Any]:
+    """Return the pairs of values that no record has, though many were expected of independent columns."""
+    found = []
+    for i, j in combinations(range(len(queries.shape)), 2):
+        sides = [np.arange(queries.shape[k] + 1) for k in (i, j)]
+        counts = np.histogram2d(codes[:, i], codes[:, j], sides)[0]
+        expected = np.outer(counts.sum(1), counts.sum(0)) / len(codes)
+        few = (counts == 0) & (expected > max(ABSENT[0], ABSENT[1] * len(codes)))
+        found += [((i, int(a)), (j, int(b))) for a, b in np.argwhere(few)]
+    return found
+
+
+def zeros(half: str, epsilons: list[float], deltas: list[float]) -> None:
+    """Print total variation of pairs in drawn records by the weight of impossible pairs, relative to the first."""
+    rows, usual = [], latent_classes.ZERO_WEIGHT
+    for name, codes, queries, truth in with_pairs(half):
+        found, draw = absent(codes, queries), np.random.default_rng(many_tables.checksum(name))
+        if not found or len(queries.shape) < 3:
+            continue
+        few = [found[k] for k in draw.permutation(len(found))[:3]]
+        cells = product(deltas, epsilons, {"three": few, "every": found}.items(), RELATIONS)
+        for delta, epsilon, (which, pairs), relations in cells:
+            ruled, privacy = replace(queries, impossible=tuple(pairs)), PrivacyParams(epsilon, delta)
+            plan = noisy_tables.plan(ruled, len(codes), privacy, relations=relations, noise="tables")
+            if not 0.003 < plan.raw < (1.5 if plan.law == "gaussian" else 4):
+                continue
+            coins = SeededSource(many_tables.checksum(f"{name} {epsilon} {delta}"))
+            released = plan.release(codes, coins, Ledger(plan.privacy, plan.releases))
+            row: dict[str, Any] = {"table": name, "law": plan.law, "pairs": which, "relations": relations}
+            row |= {"epsilon": epsilon, "raw": plan.raw}
+            for weight in WEIGHTS:
+                latent_classes.ZERO_WEIGHT = weight
+                model = latent_classes.fit(released, plan.fitting, ruled.impossible)
+                drawn = queries.record_sums(model.sample(len(codes), np.random.default_rng(0))) / len(codes)
+                row[f"{weight:g}"] = variations(queries, truth, drawn)[0]
+            latent_classes.ZERO_WEIGHT = usual
+            rows.append(row)
+            print(shown(row), flush=True)
+    table = pd.DataFrame(rows)
+    names = [f"{weight:g}" for weight in WEIGHTS]
+    table[names] = np.log(table[names]).sub(np.log(table[names[0]]), axis=0)
+    for keys in (["relations", "pairs", "law"], ["relations"]):
+        for key, part in table.groupby(keys):
+            each = part.groupby("table")[names].mean()
+            means, errors = np.exp(each.mean()).round(3), (each.std() / len(each) ** 0.5).round(3)
+            print(*key, f"{len(part)} cells, {len(each)} tables: {means.to_dict()}, errors {errors.to_dict()}")
+            print("chosen by the others:", Counter(each.drop(left).mean().idxmin() for left in each.index))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("choice", choices=("relations", "forests", "mending", "trends", "one-noise", "steps"))
+    parser.add_argument("choice", choices=("relations", "forests", "mending", "trends", "one-noise", "steps", "zeros"))
     parser.add_argument("half", choices=tuple(corpus.HALVES))
     parser.add_argument("--epsilon", nargs="+", type=float)
     parser.add_argument("--delta", nargs="+", type=float, default=[1e-6, 0.0])
@@ -487,6 +543,9 @@ def main() -> None:
         return
     if given.choice == "steps":
         steps(cases(given.tables, given.half, given.most), epsilons, given.delta)
+        return
+    if given.choice == "zeros":
+        zeros(given.half, given.epsilon or [0.1, 0.3, 1, 3, 10], given.delta)
         return
     if given.choice == "trends":
         rows = trends(*asked)

@@ -2137,6 +2137,14 @@ MUTANTS = (
         (f"{USES}::test_no_use_before_the_number_is_set_and_none_beyond_it",),
     ),
     Mutant(
+        "a domain keeps how it clips only where a record had to be clipped, and plans are handed out with it",
+        "problems/data/domain.py",
+        "return sum(size * count for _, _, size, _, count in self._runs)",
+        "return sum(block.size for block in self.blocks)",
+        "",
+        ("tests/contracts/test_handed_out.py",),
+    ),
+    Mutant(
         "clipping sums in the order of the memory, so other records change last bits",
         "problems/data/domain.py",
         'dtype=np.float64, order="C")',

@@ -134,6 +134,11 @@ def _number(value: Any) -> float:
         return math.inf
 
 
+def dtype_of(array: Any) -> str:
+    """Return the kind of an array's cells for messages; a full dtype would reveal the length of the longest text."""
+    return array.dtype.type.__name__.rstrip("_")
+
+
 def shape_of(array: Any) -> str:
     """Return an array's shape in words for errors, without its length, as the number of records may be private."""
     return f"({', '.join(['n', *map(str, array.shape[1:])])}{',' * (len(array.shape) == 1)})"

@@ -135,6 +135,7 @@ def private_minimize(
         target=target, trusted=trusted, max_steps=max_steps, heavy_tailed=heavy_tailed, algorithm=algorithm,
         solver=solver,
     )  # fmt: skip
+    chosen.problem.domain.check_columns(X)
     source = source_from(random_state)
     paid = begin(chosen, "private_minimize", X.shape[1], len(X), source)
     result = chosen.run(X, np.zeros(len(X)), source)

@@ -740,6 +740,21 @@ def test_another_version_may_have_priced_it_higher() -> None:
     assert not verify_numbers(json.dumps(fields)).passed
 
 
+@pytest.mark.parametrize(
+    ("package", "promise", "price", "accepted"),
+    [("numpy", 1.0, 0.9991, True), ("scikit-learn", 1.0, 0.9991, False), ("numpy", 0.9991, 0.9991, False)],
+)
+def test_only_some_versions_excuse_a_number(package: str, promise: float, price: float, accepted: bool) -> None:
+    """Any other version did, and of the promise as well, so a certificate could state a thousandth less."""
+    fields = copy.deepcopy(genuine("noisy gradient"))
+    fields["versions"][package] = "0.0.1"
+    fields["releases"][0]["event"]["sensitivity"] *= price
+    fields["releases"][0]["sensitivity"]["value"] *= price
+    fields["target"]["epsilon"] *= promise
+    fields["digest"] = digest(fields)
+    assert passes(fields) == accepted
+
+
 @pytest.mark.parametrize("text", ['{"a": 1, "a": 2}', '{"a": NaN}', '{"a": Infinity}', '{"a":' * 100_000])
 def test_ambiguous_json_is_no_certificate(text: str) -> None:
     assert not verify(text).passed

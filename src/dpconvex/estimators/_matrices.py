@@ -43,9 +43,9 @@ def numeric_matrix(X: Any, *, empty: bool = False) -> Any:
     if array is None:
         array = numbers_of(_cells_of(X)) if isinstance(X, list | tuple) else np.asarray(X)
     if array.dtype.kind == "c":
-        raise InvalidDataError(f"Complex data not supported: X has dtype {dtype_name(array)}")
+        raise InvalidDataError(f"Complex data not supported: X has dtype {_validate.dtype_of(array)}")
     if array.dtype.kind not in "fiub":
-        raise InvalidDataError(f"X has dtype {dtype_name(array)}: numbers are needed. Describe text with a Schema")
+        raise InvalidDataError(f"X has dtype {_validate.dtype_of(array)}: numbers are needed. Text needs a Schema")
     if array.ndim != 2:
         what = f"Expected 2D array, got {array.ndim}D array instead: X has shape {_validate.shape_of(array)}"
         raise InvalidDataError(f"{what}. Reshape your data to (n_records, n_features)")
@@ -72,11 +72,6 @@ def _frame_matrix(frame: frames.Frame, empty: bool) -> Array:
             what = f"column {series.name!r} is not numeric, but {frames.type_name(series)}"
             raise InvalidDataError(f"{what}. Leave it out, or describe the table with a Schema") from None
     return out
-
-
-def dtype_name(array: Array) -> str:
-    """Return the kind of an array's cells for messages; a full dtype would reveal the length of the longest text."""
-    return array.dtype.type.__name__.rstrip("_")
 
 
 def _refuse_empty(shape: tuple[int, ...], empty: bool) -> None:
@@ -163,7 +158,7 @@ def user_labels(groups: Any) -> Array:
         with np.errstate(all="ignore"):
             return np.frompyfunc(frames.whole, 1, 1)(labels)
     if labels.dtype.kind in "cV":  # these have no order that a missing part leaves unchanged
-        raise InvalidDataError(f"groups has dtype {dtype_name(labels)}: numbers, texts or dates are needed. Convert it")
+        raise InvalidDataError(f"groups has dtype {_validate.dtype_of(labels)}. Convert it to numbers, texts or dates")
     return labels
 
 

@@ -22,7 +22,7 @@ from dpconvex.data.frames import Series, codes, distinct_values, kind_of, number
 from dpconvex.data.targets import PRIVATE
 from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
 from dpconvex.estimators._features import checked_schema
-from dpconvex.estimators._matrices import column_of, dtype_name, elements, numbers_of, same_length
+from dpconvex.estimators._matrices import column_of, elements, numbers_of, same_length
 from dpconvex.losses import LinearModelLoss, SmoothLoss, WeightedLoss
 
 
@@ -45,7 +45,7 @@ def as_series(y: Any, name: str = "y") -> tuple[Series, str]:
         with np.errstate(all="ignore"):  # long doubles beyond float64 become infinities
             return nw.new_series(name, labels.astype(np.float64), backend="pyarrow"), "number"
     if kind not in "OUT":
-        raise _no_labels(name, dtype_name(labels))
+        raise _no_labels(name, _validate.dtype_of(labels))
     return texts_series(labels).alias(name), "objects" if kind == "O" else "text"
 
 
@@ -88,7 +88,7 @@ def default_index(y: Any) -> tuple[Array, Array]:
     # For other types a guess would silently count all labels but one as the first class.
     labels = column_of(y, "y")
     if as_series(labels)[1] != "boolean":
-        kind = type_name(labels) if isinstance(labels, nw.Series) else dtype_name(labels)
+        kind = type_name(labels) if isinstance(labels, nw.Series) else _validate.dtype_of(labels)
         a_list = isinstance(y, list | tuple)
         of = "a list of labels, whose type a single one would decide" if a_list else f"labels of type {kind}"
         what = f"must be given for {of}; only Booleans say which labels there are"

@@ -33,8 +33,8 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _targets
 from dpconvex.estimators._digest import model_digest
 from dpconvex.estimators._features import scores_of_rows
-from dpconvex.estimators._matrices import column_of, same_length
-from dpconvex.estimators._streams import users_of
+from dpconvex.estimators._matrices import fitted_columns, same_length
+from dpconvex.estimators._streams import able, users_of
 from dpconvex.estimators.base import FittedModel, PrivateLinearModel
 from dpconvex.estimators.classifiers import LogisticModel, PrivateLinearClassifier
 from dpconvex.estimators.sparse import PrivateSparseClassifier
@@ -259,20 +259,21 @@ def fit_and_evaluate(
         what = f"leaves {held} of {units} units to evaluate on: both parts need at least one"
         raise InvalidParameterError("holdout", holdout, what, "Use another share, or more records")
     if y is not None or model.schema is None:
-        same_length(shape[0], len(column_of(model._required(y), "y")))
+        # Labels of another type than declared are refused here, before they cost something.
+        same_length(shape[0], len(model._targets_of(X, y)))  # pyright: ignore[reportAttributeAccessIssue]
     same_length(shape[0], shape[0] if users is None else users.n_records, "groups")
     unit = Unit.RECORD if users is None else Unit.USER
     if model.schema is not None:
         model.schema.require_confirmed()
-    columns: Any = None if model.schema is not None else len(X[0]) if isinstance(X, list) else X.shape[1]
-    plan = model.plan(units - held, columns, unit=str(unit))[0]
+    features, encoded = model._encoded(X, reset=True)
+    plan = able(model, encoded)._plans(features, units - held, model._declared_loss(), unit)[0]
     evaluation = PrivacyParams(epsilon, unit=unit)
     promise = PrivacyParams(max(plan.privacy.epsilon, epsilon), plan.privacy.delta, unit=unit)
     plan_evaluation(held, evaluation)  # raises if the evaluation cannot run
     require_samplers(plan, source)
     _validate.installed(*(["opendp"] if source.private else []))  # the metrics' counts are integers
     warn_of(plan, units - held, promise)
-    paid = charge(promise, "fit and evaluation", columns or -1, units, private=source.private)
+    paid = charge(promise, "fit and evaluation", fitted_columns(model), units, private=source.private)
     # Theorem 5: a uniform order of the units, from the operating system, used once; only its ends matter
     order = source.generator().permutation(units)
     place = np.empty(units, dtype=np.int64)

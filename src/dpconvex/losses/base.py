@@ -201,7 +201,7 @@ def numbers(y: Array) -> Floats:
     if y.ndim != 1:
         raise InvalidDataError(f"y has shape {_validate.shape_of(y)}; one target per record is needed, shape (n,)")
     if y.dtype.kind not in "fiub":
-        raise InvalidDataError(f"y has dtype {y.dtype}; a real numeric dtype is needed. Encode labels first")
+        raise InvalidDataError(f"y has dtype {_validate.dtype_of(y)}; real numbers are needed. Encode labels first")
     return np.nan_to_num(np.array(y, dtype=np.float64), copy=False, nan=0.0)
 
 

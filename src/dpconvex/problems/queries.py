@@ -97,7 +97,8 @@ class LinearQueries(ABC):
     def _check_records(self, records: Array) -> None:
         if records.shape[1:] not in ((), (len(self.shape),)) or records.dtype.kind not in "iu":
             needed = f"one integer cell a record is needed, or integers of shape (records, {len(self.shape)})"
-            raise InvalidDataError(f"records have {records.ndim} axes and dtype {records.dtype}: {needed}")
+            kind = _validate.dtype_of(records)
+            raise InvalidDataError(f"records have {records.ndim} axes and dtype {kind}: {needed}")
 
 
 @final_dataclass(eq=False)

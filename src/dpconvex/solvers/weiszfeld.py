@@ -48,7 +48,7 @@ def geometric_median(X: Floats, tol: float = 1e-10) -> GeometricMedianSolution:
     """
     _validate.real("tol", tol, at_least=1e-13, below=1.0)
     if X.ndim != 2 or 0 in X.shape or X.dtype.kind not in "fiub":
-        raise InvalidDataError(f"X has shape {X.shape} and dtype {X.dtype}; a real matrix (n, d) is needed")
+        raise InvalidDataError(f"X has {X.ndim} axes and dtype {_validate.dtype_of(X)}; a real matrix (n, d) is needed")
     points = np.ascontiguousarray(X, dtype=np.float64)
     search = _Search(points)
     status = search.run(tol)

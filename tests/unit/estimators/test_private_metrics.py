@@ -320,14 +320,31 @@ def test_the_held_out_units_are_random_and_stored_nowhere(monkeypatch) -> None:
     assert SystemSource.private
 
 
-@pytest.mark.parametrize("wrong", [{"y": np.ones(2999)}, {"y": [0.0] * 3001}, {"groups": np.arange(2999)}, {"y": None}])
-def test_other_lengths_are_refused_before_anything_is_paid(data, wrong: dict[str, Any]) -> None:
-    """It paid, then raised an `IndexError` that named a row; labels beyond the records were ignored."""
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"y": np.ones(2999, bool)}, "they must agree"),
+        ({"y": np.ones(3001, bool)}, "they must agree"),
+        ({"groups": np.arange(2999)}, "they must agree"),
+        ({"y": None}, "requires y"),
+        ({"y": np.ones(3000, int)}, "only Booleans say"),
+        ({"y": ["yes"] * 3000}, "only Booleans say"),
+    ],
+)
+def test_wrong_labels_are_refused_before_anything_is_paid(data, wrong: dict[str, Any], message: str) -> None:
+    """It paid, then raised an `IndexError` that named a row, or asked for the classes."""
     with budget_context(epsilon=1.0) as budget:
         model = PrivateLogisticRegression(feature_bounds=(-1, 1))
-        with pytest.raises((InvalidDataError, InvalidParameterError), match=r"they must agree|requires y"):
+        with pytest.raises((InvalidDataError, InvalidParameterError), match=message):
             fit_and_evaluate(model, data[0], **{"y": data[1], "epsilon": 1.0, **wrong})
         assert float(budget.account().left[0]) == 1.0
+
+
+def test_models_of_curves_are_planned_with_the_names_of_a_frame() -> None:
+    """It paid for a plan of columns without names, found none of their curves in it, and raised `StopIteration`."""
+    X = pd.DataFrame(np.random.default_rng(0).uniform(-1, 1, (60, 2)), columns=["a", "b"])
+    model = PrivateAdditiveRegressor(epsilon=30.0, feature_bounds=(-1, 1), target_bounds=(-2, 2))
+    assert fit_and_evaluate(model, X, X.a.to_numpy(), epsilon=0.5, holdout=0.3).promise_
 
 
 def test_hold_outs_that_break_the_promise_are_refused(data) -> None:

@@ -132,7 +132,7 @@ class QueryReleasePlan(Plan):
             if cells.shape[:1] != (rows,) or not self._takes(cells):
                 size = "one for each of groups" if groups else rows  # of users' records, their number is private
                 what = f"records have shape {cells.shape}" if groups is None else f"records have {cells.ndim} axes"
-                what += f" and dtype {cells.dtype}: integers of shape ({size},)"
+                what += f" and dtype {_validate.dtype_of(cells)}: integers of shape ({size},)"
                 raise InvalidDataError(f"{what} are planned, or ({size}, {columns})")
             read = cells if self.only_sums else self.queries.clip_records(cells)
         ledger = Ledger(self.privacy, self.releases)
@@ -159,7 +159,7 @@ class QueryReleasePlan(Plan):
         if cells.ndim and not len(cells) and not isinstance(records, np.ndarray):  # an empty list has no dtype
             return np.zeros((0, columns), dtype=np.int64)
         if not cells.ndim or not self._takes(cells):
-            what = f"records have {cells.ndim} axes and dtype {cells.dtype}: integers of shape (records,)"
+            what = f"records have {cells.ndim} axes and dtype {_validate.dtype_of(cells)}: integers of shape (records,)"
             raise InvalidDataError(f"{what} are planned, or (records, {columns})")
         return cells
 

@@ -319,7 +319,7 @@ def check_array(name: str, array: Any, shape: tuple[int, ...], sparse: tuple[int
     if tuple(array.shape) != shape:
         raise InvalidDataError(f"{name} has shape {array.shape}; {shape} is needed")
     if array.dtype.kind not in "fiub":
-        raise InvalidDataError(f"{name} has dtype {array.dtype}; a real numeric dtype is needed")
+        raise InvalidDataError(f"{name} has dtype {_validate.dtype_of(array)}; a real numeric dtype is needed")
 
 
 def check_bound(name: str, value: float) -> float:

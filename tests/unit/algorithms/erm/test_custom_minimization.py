@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest, laplace
 
-from dpconvex import DataDomain, plan_minimize, private_minimize
+from dpconvex import DataDomain, budget_context, plan_minimize, private_minimize
 from dpconvex._types import Status
 from dpconvex.algorithms.erm import output_perturbation
 from dpconvex.algorithms.erm.output_perturbation.schedules import printed_bound
@@ -329,6 +329,14 @@ def test_large_values_are_no_reason_to_refuse() -> None:
         low = replace(plan.problem, function=Aloft(0.0)).objective(X, np.zeros(10), plan.l2)
         best = min(grid, key=low.value)
         assert abs(center(plan, X) - best)[0] <= plan.solver_radius + 1e-4
+
+
+@pytest.mark.parametrize("X", [np.array([["1", "2"]] * 50), np.ones((50, 3)), np.ones((50, 2), complex)])
+def test_records_of_another_form_cost_nothing(X: np.ndarray) -> None:
+    with budget_context(epsilon=1.0) as budget:
+        with pytest.raises(InvalidDataError, match="X has"):
+            private_minimize(LocationLoss(DISC, width=0.2), X, epsilon=1.0, radius=1.0)
+        assert budget.account().left[0] == 1
 
 
 def test_nothing_is_released_without_the_accuracy() -> None:

@@ -130,6 +130,12 @@ def test_public_form_is_checked(X):
         DataDomain.box(3, 1.0).clip(X)
 
 
+@pytest.mark.parametrize("cells", [["1", "2"], ["hello world", "2"]])
+def test_messages_do_not_say_how_long_a_text_is(cells: list[str]) -> None:
+    with pytest.raises(InvalidDataError, match=r"^X has dtype str; real numbers are needed"):
+        DataDomain.box(2, 1.0).check_columns(np.array([["1", "2"], cells]))
+
+
 @pytest.mark.parametrize("bound", [0.0, -1.0, np.inf, np.nan])
 def test_bounds_must_be_positive_and_finite(bound):
     with pytest.raises(InvalidParameterError, match="bound="):
