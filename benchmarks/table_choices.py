@@ -515,8 +515,9 @@ def zeros(half: str, epsilons: list[float], deltas: list[float]) -> None:
     for keys in (["relations", "pairs", "law"], ["relations"]):
         for key, part in table.groupby(keys):
             each = part.groupby("table")[names].mean()
-            means, errors = np.exp(each.mean()).round(3), (each.std() / len(each) ** 0.5).round(3)
-            print(*key, f"{len(part)} cells, {len(each)} tables: {means.to_dict()}, errors {errors.to_dict()}")
+            means, errors = np.exp(each.mean()), each.std() / len(each) ** 0.5
+            each_weight = ", ".join(f"{name} {means[name]:.3f} ({errors[name]:.3f})" for name in names)
+            print(key, f"{len(part)} cells, {len(each)} tables: {each_weight}")
             print("chosen by the others:", Counter(each.drop(left).mean().idxmin() for left in each.index))
 
 

@@ -28,7 +28,8 @@ inference : bool, "model" or "robust", default=False
     `pvalues_`, `cov_params` and `predict_interval` then cost nothing more. True means ``"model"`` for logistic
     regression (the scatter of gradients is taken from the curvature), and ``"robust"`` for regressions and with
     ``groups`` (it is released, too). Least squares caps residuals at half of the target's range, unless `residual_cap`
-    is given. Declared ranges, no weights; at most 40 encoded columns or vertices. Docs: "Intervals".
+    is given or it joins two whole numbers, as 0 and 1. Declared ranges, no weights; at most 40 encoded columns. Docs:
+    "Intervals".
 """
 MOST_PLANNING = 12e6  #: Limit of computing, in about microseconds, for planning anew from a certificate.
 KINDS = (False, True, "model", "robust")
@@ -100,7 +101,7 @@ class WithIntervals(PrivateLinearModel):
         for name, value in facts.items():
             if value is not None:
                 raise InvalidParameterError(name, value, UNPROVED, "Leave it out, or set inference=False")
-        if isinstance(problem.loss, SquaredLoss) and given.get("residual_cap") is None:
+        if isinstance(problem.loss, SquaredLoss) and given.get("residual_cap") is None and not self._yes_or_no:
             problem = replace(problem, loss=HuberLoss(RESIDUAL_CAP, problem.loss.target_bound, of_mean=True))
         elif getattr(problem.loss, "saturating", False):
             # The estimated quantity is the minimizer of a loss whose slope reaches its cap at once, without saturating.

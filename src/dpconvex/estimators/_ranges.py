@@ -35,6 +35,7 @@ class FindsRanges:
     _looks: bool = True  #: Whether the caller allows looks, which privately narrow declared ranges; a search does not.
     _may_look: bool = False  #: Whether the parameters allow looks at declared ranges of columns and target.
     _finds_target: bool = False  #: Whether the fit finds the target's range, too.
+    _yes_or_no: bool = False  #: Whether the target's declared range joins two whole numbers: no look cuts one off.
 
     @property
     def _missing(self) -> float:
@@ -93,14 +94,14 @@ class FindsRanges:
         """Return the epsilon of looks at the target's range and at the columns' declared ranges; 0 without a look."""
         if not self._may_look:
             return 0.0, 0.0
-        epsilon, target = self._beside(features, privacy, n).epsilon, self._target_range() is not None
+        epsilon, target = self._beside(features, privacy, n).epsilon, self._target_range() and not self._yes_or_no
         felt = ranges.weighing(n, privacy)
         each = ranges.looks_cost(epsilon, felt, len(features.lookable))
-        return target * ranges.look_cost(epsilon, felt), each
+        return ranges.look_cost(epsilon, felt) if target else 0.0, each
 
     def _expecting(self, problem: LinearModelProblem, share: float, look: bool) -> LinearModelProblem:
         """Return the problem with what is expected of targets at this share of the default norm, with a look or not."""
-        residual = ORDINARY.residual_in_part if look else None
+        residual = ORDINARY.residual_of_two if self._yes_or_no else ORDINARY.residual_in_part if look else None
         problem = replace(problem, explained=self._explained(share, look), residual=residual)
         each = problem.n * float(self.epsilon) / problem.domain.dim
         stated = problem.grouped or getattr(self, "coefficient_norm", None) is not None
@@ -127,7 +128,7 @@ class FindsRanges:
         n = found[0].problem.n
         look, looks = (cost > 0 for cost in self._look_costs(features, privacy, n))
         finds = self._open(features) + len(features.placed) + look + looks
-        declared = self._may_look and self._target_range() is not None and not self._finds_target
+        declared = self._may_look and self._target_range() and not (self._finds_target or self._yes_or_no)
         alone = ranges.look_cost(privacy.epsilon, n, True) if declared else 0.0  # for constants, which use no column
         # numeric targets are seldom proportional to the logarithm of a column
         linear = features.linear if self._target_range() is None else features.unranged

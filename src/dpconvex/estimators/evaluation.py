@@ -250,22 +250,20 @@ def fit_and_evaluate(
         raise InvalidParameterError("classes", model.classes, what, "List the classes")  # pyright: ignore
     source = source_from(model.random_state)
     users = users_of(model.schema, X, groups)
-    shape = (len(X),) if isinstance(X, list) else np.shape(X if model.schema is None else open_table(X))
-    if not shape:
-        raise InvalidParameterError("X", type(X).__name__, "must be a table of records", "Give an array or frame")
-    units = shape[0] if users is None else users.n_users
+    features, encoded = model._encoded(X, reset=True)
+    records = encoded.shape[0]
+    units = records if users is None else users.n_users
     held = round(holdout * units)
     if not 0 < held < units:
         what = f"leaves {held} of {units} units to evaluate on: both parts need at least one"
         raise InvalidParameterError("holdout", holdout, what, "Use another share, or more records")
     if y is not None or model.schema is None:
         # Labels of another type than declared are refused here, before they cost something.
-        same_length(shape[0], len(model._targets_of(X, y)))  # pyright: ignore[reportAttributeAccessIssue]
-    same_length(shape[0], shape[0] if users is None else users.n_records, "groups")
+        same_length(records, len(model._targets_of(X, y)))  # pyright: ignore[reportAttributeAccessIssue]
+    same_length(records, records if users is None else users.n_records, "groups")
     unit = Unit.RECORD if users is None else Unit.USER
     if model.schema is not None:
         model.schema.require_confirmed()
-    features, encoded = model._encoded(X, reset=True)
     plan = able(model, encoded)._plans(features, units - held, model._declared_loss(), unit)[0]
     evaluation = PrivacyParams(epsilon, unit=unit)
     promise = PrivacyParams(max(plan.privacy.epsilon, epsilon), plan.privacy.delta, unit=unit)

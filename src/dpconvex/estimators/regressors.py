@@ -28,7 +28,7 @@ from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.losses import HuberLoss, LinearModelLoss, PinballLoss, PseudoHuberLoss, SmoothedPinballLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import DataDomain, LinearModelProblem, NumberRange
-from dpconvex.problems.data.ranges import kept
+from dpconvex.problems.data.ranges import PARTS, kept
 from dpconvex.problems.data.sources.cluster import predicted
 from dpconvex.problems.linear.expected_risk import ORDINARY
 from dpconvex.problems.linear.problem import default_radius
@@ -223,8 +223,14 @@ class PrivateLinearRegressor(_targets.Regressor, PrivateLinearModel):
         bounds = self._declared()
         return wide(bounds.lower, bounds.upper)
 
+    @property
+    def _yes_or_no(self) -> bool:
+        bounds = self._declared()
+        return bounds.width == 1 and float(bounds.lower).is_integer()
+
     def _target_part(self, ran: LinearModelPlan) -> tuple[NumberRange, ...]:
-        bounds, cells = self._declared(), getattr(ran, "target_cells", ())
+        whole = (0, PARTS) if self._yes_or_no and getattr(ran, "cells", ()) else ()  # `ranges_` has a place for it
+        bounds, cells = self._declared(), getattr(ran, "target_cells", ()) or whole
         return (kept(NumberRange(bounds.lower, bounds.upper), *cells),) if cells else ()
 
     def _constant(self, domain: DataDomain, unit: Unit) -> float:

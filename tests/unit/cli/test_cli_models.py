@@ -107,8 +107,8 @@ def test_released_numbers_in_the_report_are_in_the_units_of_the_target(run: Any,
     from dpconvex.estimators import PrivateLinearRegression
 
     X = np.random.default_rng(0).uniform(-1, 1, (140, 2))  # too few for a look
-    model = PrivateLinearRegression(1.0, feature_bounds=(-1, 1), target_bounds=(0, 1), random_state=0).fit(X, X[:, 0])
-    wide = PrivateLinearRegression(1.0, feature_bounds=(-1, 1), target_bounds=(0, 1000), random_state=0)
+    model = PrivateLinearRegression(1.0, feature_bounds=(-1, 1), target_bounds=(0, 2), random_state=0).fit(X, X[:, 0])
+    wide = PrivateLinearRegression(1.0, feature_bounds=(-1, 1), target_bounds=(0, 2000), random_state=0)
     rows, wide_rows = _coefficients(model), _coefficients(wide.fit(X, 1000 * X[:, 0]))
     for one, other in zip(rows, wide_rows, strict=True):
         assert other["value"] == pytest.approx(1000 * one["value"])

@@ -519,7 +519,7 @@ def test_a_wide_category_does_not_slow_plans(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(shapes, "eigh", lambda of: sizes.append(len(of)) or root(of))
     shapes._directions.cache_clear()
     columns = (*(NumericColumn(f"n{k}", 0, 1) for k in range(3)), CategoricalColumn("k", tuple(map(str, range(700)))))
-    plan = PrivateAdditiveRegressor(0.1, schema=Schema(columns, NumericTarget("y", 0, 1))).plan(66_417)[0]
+    plan = PrivateAdditiveRegressor(0.1, schema=Schema(columns, NumericTarget("y", 0, 2))).plan(66_417)[0]
     assert max(sizes) < 50
     assert len(sizes) < 10
     problem, levels = plan.problem, shapes.Levels(700)

@@ -323,3 +323,16 @@ def test_a_fit_whose_intervals_will_hardly_be_finite_says_so_before_it_is_paid_f
 def test_a_real_source_verifies_without_exception() -> None:
     found = logistic(random_state=SystemSource()).fit(TABLE.slice(0, 2000))
     assert verify(found.certificate_).passed
+
+
+def test_a_linear_probability_has_no_cap() -> None:
+    """With a cap of half the range the interval of the intercept of a rare yes covered 8 % of the time."""
+    given = {"feature_bounds": (0, 1), "inference": True}
+    losses = [PrivateLinearRegression(2.0, target_bounds=(0, top), **given).plan(5000, 3)[0] for top in (1, 2)]
+    assert [plan.problem.loss.name for plan in losses] == ["squared", "huber"]
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(5000, 3))
+    y = rng.uniform(size=5000) < 0.1 + 0.2 * X[:, 0]
+    model = PrivateLinearRegression(2.0, target_bounds=(0, 1), random_state=0, **given).fit(X, y)
+    low, high = np.asarray(model.conf_int()).T
+    assert ((low < [0.1, 0.2, 0, 0]) & (high > [0.1, 0.2, 0, 0])).all()

@@ -10,7 +10,7 @@ Listing
     Weighted least squares by Adam, from the product of the one-way tables with random logits (a public seed). Every
     fold of the cells is left out once; each fit keeps the model that predicts its left-out noisy cells best, or the
     product itself; the fits are averaged. With little noise (a public rule) left-out cells only decide the number of
-    steps. Impossible cells are fitted with a large weight and belong to no fold, or they would decide when to stop.
+    steps. Impossible cells are fitted with some more weight and belong to no fold, or they would decide when to stop.
     After matrix noise they are not fitted; the model's tables and records leave them out instead (`ReleasedModel`).
     Mending: stopping early shrinks the strongest relations most. With Gaussian noise, pairs whose noisy table is
     further from the average model than noise explains (a sum of squares over cells, of known mean and deviation) are
@@ -38,7 +38,7 @@ from dpconvex.problems.queries import Zero
 RATE = 0.1  #: Learning rate of Adam
 CHECK, PATIENCE, GAIN = 20, 10, 1e-5
 """Left-out cells are scored every `CHECK` steps; `PATIENCE` scores without a relative gain of `GAIN` end a fit."""
-ZERO_WEIGHT = 100.0  #: Weight of impossible cells; that of the least noisy table is 1.
+ZERO_WEIGHT = 3.0  #: Weight of impossible cells; that of the least noisy table is 1 (table_choices.py zeros).
 MISSED, MENDING = 2.0, (0.03, 100)
 """A pair is fitted again if its misfit exceeds what noise explains by more than `MISSED` deviations; `MENDING` holds
 learning rate and steps of that fit (benchmarks/table_choices.py mending)."""

@@ -49,6 +49,7 @@ class Tuning:
     decided_curvature: float = 0.44
     residual_deviation: float = 0.1  #: deviation of residuals, in units of the targets' range
     residual_in_part: float = 0.13  #: this deviation if a look keeps a part of the range, in units of the part
+    residual_of_two: float = 0.4  #: this deviation if the range joins two whole numbers, as that of yes and no does
     #: Mean squared length of the minimizer over R^2: lengths R/4, R/2 and R are taken as equally likely, and expected
     #: errors are linear in the square.
     squared_length: float = 7 / 16
@@ -373,7 +374,7 @@ def surrogate_excess(loss: LinearModelLoss, target: LinearModelLoss, residual: f
     the link for the cap to the power `priced_link`. Regression: residuals are exponential, and only a shift is fitted.
     """
     if loss.task != "classification":
-        return max(0.0, _shift_excess(loss, target, residual))
+        return target.curvature_bound * _shift(loss, ordinary_residuals(target, residual)) ** 2 / 2
     if isinstance(loss, SoftmaxLoss):
         return max(0.0, _logits_excess(loss, cast(SoftmaxLoss, target)))
     return max(0.0, _logit_excess(loss, target))
@@ -412,15 +413,11 @@ def _kept_curvature(loss: SoftmaxLoss) -> float:
     return float(np.sum(weights * kept) / np.mean(1 - square))
 
 
-def _shift_excess(loss: LinearModelLoss, target: LinearModelLoss, residual: float | None) -> float:
-    residuals = ordinary_residuals(target, residual)
-    spread, zeros = float(residuals.std()), np.zeros(len(residuals))
-
-    def risk(which: LinearModelLoss, shift: float) -> float:
-        return float(which.value(shift - residuals, zeros).mean())
-
-    found: Any = minimize_scalar(lambda shift: risk(loss, shift), bounds=(-2 * spread, 2 * spread), method="bounded")
-    return risk(target, float(found.x)) - risk(target, 0.0)
+def _shift(loss: LinearModelLoss, residuals: Floats) -> float:
+    """Return the shift that a loss makes in residuals (m,) of mean 0; the squared loss makes none."""
+    risk, most = lambda shift: float(loss.value(shift - residuals, 0 * residuals).mean()), 2 * float(residuals.std())
+    found: Any = minimize_scalar(risk, bounds=(-most, most), method="bounded")
+    return float(found.x)
 
 
 def _logit_excess(loss: LinearModelLoss, target: LinearModelLoss) -> float:
@@ -437,14 +434,11 @@ def _logit_excess(loss: LinearModelLoss, target: LinearModelLoss) -> float:
     def risk(which: LinearModelLoss, z: Floats) -> float:
         return float(weights @ which.value(z - which.offset[0], labels))
 
-    def scored(scale: float, shift: float = 0.0) -> Floats:
-        return scale * logits + shift
-
     if loss.rates is not None:
-        both: Any = minimize(lambda both: risk(loss, scored(*both)), np.array([1.0, 0.0]), method="Nelder-Mead")
-        z = scored(*both.x)
+        both: Any = minimize(lambda w: risk(loss, w[0] * logits + w[1]), np.array([1.0, 0.0]), method="Nelder-Mead")
+        z = both.x[0] * logits + both.x[1]
     else:
-        found: Any = minimize_scalar(lambda scale: risk(loss, scored(scale)), bounds=(0.1, 10.0), method="bounded")
-        z = scored(float(found.x))
+        found: Any = minimize_scalar(lambda scale: risk(loss, scale * logits), bounds=(0.1, 10.0), method="bounded")
+        z = float(found.x) * logits
     read = LogisticLoss(loss.facts.get("slope_cap", 1.0) ** ORDINARY.priced_link).log_odds
     return risk(target, read(z)) - risk(target, logits)

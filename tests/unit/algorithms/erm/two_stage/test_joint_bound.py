@@ -272,13 +272,13 @@ def test_it_is_taken_and_wins_where_few_columns_are_not_zero(kind: str) -> None:
     rng = np.random.default_rng(0)
     X = (rng.random((n, d)) < 0.03) * 1.0
     z = X @ rng.normal(size=d) * 1.5
-    number = np.clip(0.5 + 0.08 * z + 0.05 * rng.normal(size=n), 0, 1)
+    number = np.clip(0.08 * z + 0.05 * rng.normal(size=n), -0.5, 0.5)
     label = (z > rng.logistic(size=n)).astype(int)
 
     def loss(algorithm: str) -> float:
         given: dict[str, Any] = {"feature_bounds": (0, 1), "algorithm": algorithm, "random_state": 1}
         if kind == "numbers":
-            model = PrivateLinearRegression(1.0, target_bounds=(0, 1), **given).fit(X, number)
+            model = PrivateLinearRegression(1.0, target_bounds=(-0.5, 0.5), **given).fit(X, number)
             return float(np.square(model.predict(X) - number).mean() / number.var())
         model = PrivateLogisticRegression(1.0, classes=[0, 1], **given).fit(X, label)
         assert (model.plan_.algorithm == "joint_bound") == (algorithm == "auto")
