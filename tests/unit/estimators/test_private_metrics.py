@@ -360,7 +360,7 @@ def test_hold_outs_that_break_the_promise_are_refused(data) -> None:
         fit_and_evaluate(PrivateLogisticRegression(feature_bounds=(-1, 1), classes="infer"), X, y, epsilon=1.0)
     with pytest.raises(InvalidParameterError, match="linear or additive"):
         fit_and_evaluate(PrivateLasso(), X, y, epsilon=1.0)  # type: ignore[arg-type]
-    with pytest.raises(InvalidParameterError, match="X has dtype object: numbers are needed"):
+    with pytest.raises(InvalidDataError, match="X has dtype object: numbers are needed"):
         fit_and_evaluate(PrivateLogisticRegression(feature_bounds=(-1, 1)), None, y, epsilon=1.0)
 
 

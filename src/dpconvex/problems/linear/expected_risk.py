@@ -49,7 +49,7 @@ class Tuning:
     decided_curvature: float = 0.44
     residual_deviation: float = 0.1  #: deviation of residuals, in units of the targets' range
     residual_in_part: float = 0.13  #: this deviation if a look keeps a part of the range, in units of the part
-    residual_of_two: float = 0.4  #: this deviation if the range joins two whole numbers, as that of yes and no does
+    residual_of_two: float = 0.3  #: this deviation if the range joins two whole numbers, as that of yes and no does
     #: Mean squared length of the minimizer over R^2: lengths R/4, R/2 and R are taken as equally likely, and expected
     #: errors are linear in the square.
     squared_length: float = 7 / 16
