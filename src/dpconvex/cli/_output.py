@@ -34,12 +34,16 @@ FOUND = "schema.found.toml"  # the schema with the ranges that a fit found
 SYNTHETIC, GAME, SIGNATURE = "synthetic.csv", "game.json", "certificate.json.sig"
 METRICS, EVALUATED = "metrics.json", "evaluation.certificate.json"  #: Names of files in an output folder.
 PAID: ContextVar[str] = ContextVar("PAID", default="")  #: What the running command has charged to a budget, in words
+RELEASED: ContextVar[str] = ContextVar("RELEASED", default="")  #: Where the running command's release is, in words
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
 def one_line_errors(command: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Turn expected failures of a command into ``error: ...`` on stderr and exit code 2, and warnings into one line."""
+    """Turn expected failures of a command into ``error: ...`` on stderr, and warnings into one line.
+
+    The exit code is 2, but 1 once a release is complete.
+    """
 
     def tell(given: Collection[str], message: Warning | str, category: type[Warning], *place: Any) -> None:
         if issubclass(category, DpconvexWarning):
@@ -52,15 +56,18 @@ def one_line_errors(command: Callable[_P, _T]) -> Callable[_P, _T]:
     @functools.wraps(command)
     def guarded(*args: _P.args, **options: _P.kwargs) -> _T:
         PAID.set("")
+        RELEASED.set("")
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("always", DpconvexWarning)
                 warnings.simplefilter("ignore", RepeatedFitWarning)  # a command fits once
                 warnings.showwarning = functools.partial(tell, options)
-                return command(*args, **options)
+                found = command(*args, **options)
+                sys.stdout.flush()
+                return found
         except (KeyboardInterrupt, SystemExit) as stop:
             if not isinstance(stop.__context__, BrokenPipeError):  # rich stops when the reader went away
-                print(f"Aborted{PAID.get()}.", file=sys.stderr)
+                print(f"Aborted{RELEASED.get()}{PAID.get()}.", file=sys.stderr)
             raise
         except BrokenPipeError:
             raise  # the reader went away; click ends quietly
@@ -71,8 +78,11 @@ def one_line_errors(command: Callable[_P, _T]) -> Callable[_P, _T]:
                 if (name := (error.name or "").split(".")[0]) not in _validate.EXTRAS:
                     raise
                 what = f"{name}: must be installed for this. Use pip install 'dpconvex[{_validate.EXTRAS[name]}]'"
-            print(f"error: {what.removesuffix('.') + PAID.get() if PAID.get() else what}", file=sys.stderr)
-            raise typer.Exit(2) from None
+            if isinstance(error, OSError) and RELEASED.get():  # all files are written
+                what = f"standard output could not be written ({error.strerror})"
+            done = RELEASED.get() + PAID.get()
+            print(f"error: {what.removesuffix('.') + done if done else what}", file=sys.stderr)
+            raise typer.Exit(1 if RELEASED.get() else 2) from None
 
     return guarded
 
@@ -226,7 +236,7 @@ def model_folder(path: Path, *, force: bool) -> Iterator[Path]:
         raise InvalidParameterError("out", str(path), what, remedy) from None
     try:
         yield working
-        _take_place(working, path)
+        _take_place(working, path, force)
     except OSError as error:
         if error.filename is not None:  # it says which file, mostly one to be read
             raise
@@ -251,16 +261,25 @@ def _check(path: Path, force: bool) -> None:
         raise InvalidParameterError("out", str(path), "holds a release already", "Add --force to replace it")
 
 
-def _take_place(working: Path, path: Path) -> None:
-    """Rename `working` to `path`. An old model folder is moved aside first and comes back if that fails."""
-    old = path.with_name(f"{working.name}.old")
-    if replacing := path.exists():
+def _take_place(working: Path, path: Path, force: bool) -> None:
+    """Rename `working` to `path`, or beside it if another run wrote there.
+
+    With `force` an old model folder is moved aside first and comes back if that fails.
+    """
+    old, place = path.with_name(f"{working.name}.old"), path
+    if replacing := force and path.exists():
         os.rename(path, old)
     try:
-        os.rename(working, path)
-    except BaseException:
+        os.rename(working, path)  # which may be an empty folder
+    except BaseException as error:
         if replacing:
             os.rename(old, path)
-        raise
+        if replacing or not path.exists() or not isinstance(error, OSError):
+            raise
+        place = path.with_name(working.name[1:])
+        os.rename(working, place)
+    RELEASED.set(f". This release is in {place}")
     if replacing:
         shutil.rmtree(old, ignore_errors=True)
+    if place != path:
+        raise InvalidParameterError("out", str(path), "got another release during this run")

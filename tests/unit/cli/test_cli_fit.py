@@ -15,6 +15,7 @@ import pytest
 from dpconvex import Budget, PrivateLogisticRegression, load_model, verify
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.cli.report import GRID
+from dpconvex.estimators import persistence
 from dpconvex.estimators.classifiers import CAPS
 
 FILES = {"model.skops", "certificate.json", "report.html", "schema.found.toml"}  # the last: parts of ranges
@@ -223,6 +224,41 @@ def test_an_old_model_is_replaced_only_with_force_and_only_as_a_whole(run: Any, 
     assert run(*words, 3, "--force").exit_code == 2
     assert (tmp_path / "model" / "notes.txt").read_text() == "keep me"
     assert leftovers(tmp_path) == {"model"}
+
+
+def test_what_another_run_wrote_meanwhile_is_kept(
+    run: Any, toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table(tmp_path, "1,red,no\n9,blue,yes\n")
+    Budget.create(tmp_path / "own.json", 3)
+    (tmp_path / "model").mkdir()  # an empty folder is taken
+    write = persistence.save_model
+
+    def after_another(*args: Any) -> None:
+        (tmp_path / "model" / "certificate.json").write_text("of another run")
+        write(*args)
+
+    monkeypatch.setattr(persistence, "save_model", after_another)
+    result = run("fit", "t.csv", "--schema", "s.toml", "--epsilon", 1, "--budget", "own.json")
+    (kept,) = leftovers(tmp_path) - {"model", "own.json", "own.json.lock"}
+    said = f"This release is in {tmp_path / kept}. Epsilon 1 stays charged to own.json\n"
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.endswith(f"model': got another release during this run. {said}")
+    assert (tmp_path / "model" / "certificate.json").read_text() == "of another run"
+    assert {each.name for each in (tmp_path / kept).iterdir()} >= {"model.skops", "certificate.json", "report.html"}
+    assert verify(tmp_path / kept).passed
+
+
+def test_output_that_cannot_be_printed_does_not_deny_the_release(
+    run: Any, toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table(tmp_path, "1,red,no\n9,blue,yes\n")
+    monkeypatch.setattr("dpconvex.cli._output.print_json", failing(OSError(28, "No space left on device"), None))
+    result = run("fit", "t.csv", "--schema", "s.toml", "--epsilon", 1, "--json")
+    what = "standard output could not be written (No space left on device)"
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.endswith(f"error: {what}. This release is in {tmp_path / 'model'}\n")
+    assert verify(tmp_path / "model").passed
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=["disk", "ctrl-c"])
