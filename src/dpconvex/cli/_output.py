@@ -11,8 +11,8 @@ import shlex
 import shutil
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, final
@@ -35,17 +35,15 @@ SYNTHETIC, GAME, SIGNATURE = "synthetic.csv", "game.json", "certificate.json.sig
 METRICS, EVALUATED = "metrics.json", "evaluation.certificate.json"  #: Names of files in an output folder.
 PAID: ContextVar[str] = ContextVar("PAID", default="")  #: What the running command has charged to a budget, in words
 RELEASED: ContextVar[str] = ContextVar("RELEASED", default="")  #: Where the running command's release is, in words
+working = _progress.shown  #: Shows on a terminal what runs while the context is open
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
 def one_line_errors(command: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Turn expected failures of a command into ``error: ...`` on stderr, and warnings into one line.
+    """Turn expected failures of a command into ``error: ...`` and exit code 2 (1 after a release); warnings, too."""
 
-    The exit code is 2, but 1 once a release is complete.
-    """
-
-    def tell(given: Collection[str], message: Warning | str, category: type[Warning], *place: Any) -> None:
+    def tell(given: Mapping[str, Any], message: Warning | str, category: type[Warning], *place: Any) -> None:
         if issubclass(category, DpconvexWarning):
             print(f"warning: {_spoken(str(message), given)}", file=sys.stderr)
         else:
@@ -87,8 +85,10 @@ def one_line_errors(command: Callable[_P, _T]) -> Callable[_P, _T]:
     return guarded
 
 
-def _spoken(text: str, options: Collection[str]) -> str:
+def _spoken(text: str, options: Mapping[str, Any]) -> str:
     """Return a message of the library with the running command's `options` as the command line spells them."""
+    if text.startswith("Found array with 0 sample"):  # scikit-learn's words, without the file
+        return f"{options.get('table') or options.get('points')}: holds no records; at least 1 is needed"
     begins = text.find(": ")
 
     def option(found: re.Match[str]) -> str:
@@ -160,7 +160,7 @@ def print_json(value: Any) -> None:
 
 def json_text(value: Any) -> str:
     """Return `value` as JSON; numbers that JSON does not know become null."""
-    return json.dumps(finite(value), indent=2, allow_nan=False) + "\n"
+    return json.dumps(json.loads(json.dumps(value), parse_constant=lambda _: None), indent=2) + "\n"
 
 
 def print_files(certificate: "PrivacyCertificate", folder: Path, *names: str, **facts: Any) -> None:
@@ -209,20 +209,6 @@ def budget_words(privacy: "PrivacyParams") -> str:
     return f"epsilon {privacy.epsilon:g}" + (f", delta {privacy.delta:g}" if privacy.delta else "")
 
 
-def working(text: str) -> AbstractContextManager[object]:
-    """Show on a terminal what runs while the context is open, and how many of its releases are done."""
-    return _progress.shown(text)
-
-
-def finite(value: Any) -> Any:
-    """Return a JSON-ready value in which numbers that JSON does not know are None."""
-    if isinstance(value, dict):
-        return {str(key): finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 @contextmanager
 def model_folder(path: Path, *, force: bool) -> Iterator[Path]:
     """Give a hidden folder that takes the place of `path` when the block ends well; refusals come first."""
@@ -262,11 +248,8 @@ def _check(path: Path, force: bool) -> None:
 
 
 def _take_place(working: Path, path: Path, force: bool) -> None:
-    """Rename `working` to `path`, or beside it if another run wrote there.
-
-    With `force` an old model folder is moved aside first and comes back if that fails.
-    """
-    old, place = path.with_name(f"{working.name}.old"), path
+    """Rename `working` to `path`, or beside it if another run wrote there meanwhile; `force` moves that aside first."""
+    old = path.with_name(f"{working.name}.old")
     if replacing := force and path.exists():
         os.rename(path, old)
     try:
@@ -276,10 +259,9 @@ def _take_place(working: Path, path: Path, force: bool) -> None:
             os.rename(old, path)
         if replacing or not path.exists() or not isinstance(error, OSError):
             raise
-        place = path.with_name(working.name[1:])
-        os.rename(working, place)
-    RELEASED.set(f". This release is in {place}")
+        os.rename(working, beside := path.with_name(working.name[1:]))
+        RELEASED.set(f". This release is in {beside}")
+        raise InvalidParameterError("out", str(path), "got another release during this run") from None
+    RELEASED.set(f". This release is in {path}")
     if replacing:
         shutil.rmtree(old, ignore_errors=True)
-    if place != path:
-        raise InvalidParameterError("out", str(path), "got another release during this run")

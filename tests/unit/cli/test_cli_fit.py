@@ -174,6 +174,7 @@ def test_unusable_tables_give_one_line_and_nothing_else(
         (tmp_path / name).write_bytes(content)
     result = run("fit", name, "--schema", "s.toml", "--epsilon", 1)
     refused(result, tmp_path, {name} if content is not None else set())
+    assert name in result.stderr
     assert "red" not in result.stderr
 
 
