@@ -61,7 +61,7 @@ def one_line_errors(command: Callable[_P, _T]) -> Callable[_P, _T]:
                 warnings.simplefilter("ignore", RepeatedFitWarning)  # a command fits once
                 warnings.showwarning = functools.partial(tell, options)
                 found = command(*args, **options)
-                sys.stdout.flush()
+                print(end="", flush=True)  # a full disk shows here at the latest
                 return found
         except (KeyboardInterrupt, SystemExit) as stop:
             if not isinstance(stop.__context__, BrokenPipeError):  # rich stops when the reader went away

@@ -53,7 +53,7 @@ def draft(
 
 
 def _refuse_existing(output: Path | None) -> None:
-    if output is not None and output.exists():
+    if output is not None and output.is_file():
         raise InvalidParameterError("output", str(output), "exists already", "Choose another name, or remove it")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -82,6 +83,11 @@ def test_a_draft_says_what_is_wrong_with_its_target_and_which_numbers_are_codes(
         assert "lie far from all others: built." in " ".join(result.stdout.split())
         assert "UTF-8" not in result.stderr
     (tmp_path / "t.csv").write_bytes("town\nN\u00eemes\n".encode("latin-1"))
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    assert run("schema", "draft", "t.csv", "--output", "pipe").exit_code == 0
+    assert os.read(reader, 20) == b"# Some texts are not"
+    os.close(reader)
     result = run("schema", "draft", "t.csv")
     assert result.stderr.startswith("warning: Some texts are not UTF-8: convert the file, as with iconv")
     assert result.exit_code == 0

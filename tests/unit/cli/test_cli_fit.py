@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -11,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 from dpconvex import Budget, PrivateLogisticRegression, load_model, verify
 from dpconvex.algorithms.erm.registry import plans
+from dpconvex.cli import _output
 from dpconvex.cli.report import GRID
 from dpconvex.estimators import persistence
 from dpconvex.estimators.classifiers import CAPS
@@ -260,6 +263,29 @@ def test_output_that_cannot_be_printed_does_not_deny_the_release(
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.endswith(f"error: {what}. This release is in {tmp_path / 'model'}\n")
     assert verify(tmp_path / "model").passed
+
+
+def test_what_a_short_command_printed_is_written_before_it_ends(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full(io.StringIO):
+        def flush(self) -> None:
+            raise OSError(28, "No space left on device")
+
+    def released() -> str:
+        _output.RELEASED.set(". This release is in model")
+        return "done"
+
+    monkeypatch.setattr("sys.stdout", None)  # closed: nobody wants to read
+    assert _output.one_line_errors(released)() == "done"
+    monkeypatch.setattr("sys.stdout", Full())
+    with pytest.raises(typer.Exit) as ended:
+        _output.one_line_errors(released)()
+    assert ended.value.exit_code == 1
+    assert "standard output could not be written" in capsys.readouterr().err
+    with pytest.raises(typer.Exit) as ended:
+        _output.one_line_errors(lambda: None)()
+    assert ended.value.exit_code == 2
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=["disk", "ctrl-c"])
