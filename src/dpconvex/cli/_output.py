@@ -63,12 +63,10 @@ def one_line_errors(command: Callable[_P, _T]) -> Callable[_P, _T]:
                 found = command(*args, **options)
                 print(end="", flush=True)  # a full disk shows here at the latest
                 return found
-        except (KeyboardInterrupt, SystemExit) as stop:
-            if not isinstance(stop.__context__, BrokenPipeError):  # rich stops when the reader went away
+        except (KeyboardInterrupt, SystemExit, BrokenPipeError) as stop:
+            if BrokenPipeError not in (type(stop), type(stop.__context__)):  # else the reader went away
                 print(f"Aborted{RELEASED.get()}{PAID.get()}.", file=sys.stderr)
             raise
-        except BrokenPipeError:
-            raise  # the reader went away; click ends quietly
         except (DpconvexError, OSError, MemoryError, ModuleNotFoundError) as error:
             what = "this does not fit in memory" if isinstance(error, MemoryError) else " ".join(str(error).split())
             what = _spoken(what, options) if isinstance(error, DpconvexError) else what

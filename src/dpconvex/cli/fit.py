@@ -243,7 +243,6 @@ def predict(
             write_atomically(output, lambda file: write_csv(parts, file))
         else:
             write_csv(parts, sys.stdout.buffer)
-            sys.stdout.buffer.flush()
 
 
 def tell_unread(rows: Any, schema: Schema) -> None:

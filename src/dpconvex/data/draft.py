@@ -99,15 +99,13 @@ def draft_schema(table: IntoDataFrame, target: str | None = None, user: str | No
         parts.append(_target(frame.get_column(target), ranges))
     columns = [_column(frame.get_column(name), ranges) for name in frame.columns if name not in named]
     text = "\n".join([*parts, *columns, *[_NONE] * all(each.startswith("# [") for each in columns)])
-    return f"# {FOREIGN}.{MARK}\n{text}" if "\ufffd" in text or any(map(_foreign, texts)) else text
-
-
-def _foreign(series: frames.Series) -> bool:
+    foreign = "\ufffd" in text
     try:
-        series.to_arrow().validate(full=True)
-    except ValueError:
-        return True
-    return False
+        for each in texts:
+            each.to_arrow().validate(full=True)
+    except ValueError:  # bytes that are no UTF-8, where no line shows them
+        foreign = True
+    return f"# {FOREIGN}.{MARK}\n{text}" if foreign else text
 
 
 def _user_hint(frame: nw.DataFrame[Any]) -> str:
