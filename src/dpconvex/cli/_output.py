@@ -11,8 +11,8 @@ import shlex
 import shutil
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, final
@@ -34,14 +34,16 @@ FOUND = "schema.found.toml"  # the schema with the ranges that a fit found
 SYNTHETIC, GAME, SIGNATURE = "synthetic.csv", "game.json", "certificate.json.sig"
 METRICS, EVALUATED = "metrics.json", "evaluation.certificate.json"  #: Names of files in an output folder.
 PAID: ContextVar[str] = ContextVar("PAID", default="")  #: What the running command has charged to a budget, in words
+RELEASED: ContextVar[str] = ContextVar("RELEASED", default="")  #: Where the running command's release is, in words
+working = _progress.shown  #: Shows on a terminal what runs while the context is open
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
 def one_line_errors(command: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Turn expected failures of a command into ``error: ...`` on stderr and exit code 2, and warnings into one line."""
+    """Turn expected failures of a command into ``error: ...`` and exit code 2 (1 after a release); warnings, too."""
 
-    def tell(given: Collection[str], message: Warning | str, category: type[Warning], *place: Any) -> None:
+    def tell(given: Mapping[str, Any], message: Warning | str, category: type[Warning], *place: Any) -> None:
         if issubclass(category, DpconvexWarning):
             print(f"warning: {_spoken(str(message), given)}", file=sys.stderr)
         else:
@@ -52,18 +54,19 @@ def one_line_errors(command: Callable[_P, _T]) -> Callable[_P, _T]:
     @functools.wraps(command)
     def guarded(*args: _P.args, **options: _P.kwargs) -> _T:
         PAID.set("")
+        RELEASED.set("")
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("always", DpconvexWarning)
                 warnings.simplefilter("ignore", RepeatedFitWarning)  # a command fits once
                 warnings.showwarning = functools.partial(tell, options)
-                return command(*args, **options)
-        except (KeyboardInterrupt, SystemExit) as stop:
-            if not isinstance(stop.__context__, BrokenPipeError):  # rich stops when the reader went away
-                print(f"Aborted{PAID.get()}.", file=sys.stderr)
+                found = command(*args, **options)
+                print(end="", flush=True)  # a full disk shows here at the latest
+                return found
+        except (KeyboardInterrupt, SystemExit, BrokenPipeError) as stop:
+            if BrokenPipeError not in (type(stop), type(stop.__context__)):  # else the reader went away
+                print(f"Aborted{RELEASED.get()}{PAID.get()}.", file=sys.stderr)
             raise
-        except BrokenPipeError:
-            raise  # the reader went away; click ends quietly
         except (DpconvexError, OSError, MemoryError, ModuleNotFoundError) as error:
             what = "this does not fit in memory" if isinstance(error, MemoryError) else " ".join(str(error).split())
             what = _spoken(what, options) if isinstance(error, DpconvexError) else what
@@ -71,14 +74,19 @@ def one_line_errors(command: Callable[_P, _T]) -> Callable[_P, _T]:
                 if (name := (error.name or "").split(".")[0]) not in _validate.EXTRAS:
                     raise
                 what = f"{name}: must be installed for this. Use pip install 'dpconvex[{_validate.EXTRAS[name]}]'"
-            print(f"error: {what.removesuffix('.') + PAID.get() if PAID.get() else what}", file=sys.stderr)
-            raise typer.Exit(2) from None
+            if isinstance(error, OSError) and RELEASED.get():  # all files are written
+                what = f"standard output could not be written ({error.strerror})"
+            done = RELEASED.get() + PAID.get()
+            print(f"error: {what.removesuffix('.') + done if done else what}", file=sys.stderr)
+            raise typer.Exit(1 if RELEASED.get() else 2) from None
 
     return guarded
 
 
-def _spoken(text: str, options: Collection[str]) -> str:
+def _spoken(text: str, options: Mapping[str, Any]) -> str:
     """Return a message of the library with the running command's `options` as the command line spells them."""
+    if text.startswith("Found array with 0 sample"):  # scikit-learn's words, without the file
+        return f"{options.get('table') or options.get('points')}: holds no records; at least 1 is needed"
     begins = text.find(": ")
 
     def option(found: re.Match[str]) -> str:
@@ -150,7 +158,7 @@ def print_json(value: Any) -> None:
 
 def json_text(value: Any) -> str:
     """Return `value` as JSON; numbers that JSON does not know become null."""
-    return json.dumps(finite(value), indent=2, allow_nan=False) + "\n"
+    return json.dumps(json.loads(json.dumps(value), parse_constant=lambda _: None), indent=2) + "\n"
 
 
 def print_files(certificate: "PrivacyCertificate", folder: Path, *names: str, **facts: Any) -> None:
@@ -199,20 +207,6 @@ def budget_words(privacy: "PrivacyParams") -> str:
     return f"epsilon {privacy.epsilon:g}" + (f", delta {privacy.delta:g}" if privacy.delta else "")
 
 
-def working(text: str) -> AbstractContextManager[object]:
-    """Show on a terminal what runs while the context is open, and how many of its releases are done."""
-    return _progress.shown(text)
-
-
-def finite(value: Any) -> Any:
-    """Return a JSON-ready value in which numbers that JSON does not know are None."""
-    if isinstance(value, dict):
-        return {str(key): finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 @contextmanager
 def model_folder(path: Path, *, force: bool) -> Iterator[Path]:
     """Give a hidden folder that takes the place of `path` when the block ends well; refusals come first."""
@@ -226,7 +220,7 @@ def model_folder(path: Path, *, force: bool) -> Iterator[Path]:
         raise InvalidParameterError("out", str(path), what, remedy) from None
     try:
         yield working
-        _take_place(working, path)
+        _take_place(working, path, force)
     except OSError as error:
         if error.filename is not None:  # it says which file, mostly one to be read
             raise
@@ -251,16 +245,21 @@ def _check(path: Path, force: bool) -> None:
         raise InvalidParameterError("out", str(path), "holds a release already", "Add --force to replace it")
 
 
-def _take_place(working: Path, path: Path) -> None:
-    """Rename `working` to `path`. An old model folder is moved aside first and comes back if that fails."""
+def _take_place(working: Path, path: Path, force: bool) -> None:
+    """Rename `working` to `path`, or beside it if another run wrote there meanwhile; `force` moves that aside first."""
     old = path.with_name(f"{working.name}.old")
-    if replacing := path.exists():
+    if replacing := force and path.exists():
         os.rename(path, old)
     try:
-        os.rename(working, path)
-    except BaseException:
+        os.rename(working, path)  # which may be an empty folder
+    except BaseException as error:
         if replacing:
             os.rename(old, path)
-        raise
+        if replacing or not path.exists() or not isinstance(error, OSError):
+            raise
+        os.rename(working, beside := path.with_name(working.name[1:]))
+        RELEASED.set(f". This release is in {beside}")
+        raise InvalidParameterError("out", str(path), "got another release during this run") from None
+    RELEASED.set(f". This release is in {path}")
     if replacing:
         shutil.rmtree(old, ignore_errors=True)

@@ -243,7 +243,6 @@ def predict(
             write_atomically(output, lambda file: write_csv(parts, file))
         else:
             write_csv(parts, sys.stdout.buffer)
-            sys.stdout.buffer.flush()
 
 
 def tell_unread(rows: Any, schema: Schema) -> None:
@@ -296,7 +295,7 @@ def predictions(
 def write_csv(parts: Iterator[pa.Table | None], file: Any) -> None:
     """Write tables of the same columns as one."""
     if (first := next(parts)) is None:
-        raise InvalidDataError("the table holds no records; at least 1 is needed")
+        raise InvalidDataError("Found array with 0 sample(s)")
     with pacsv.CSVWriter(file, first.schema) as writer:
         for part in itertools.chain([first], parts):
             writer.write_table(part)

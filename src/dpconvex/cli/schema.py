@@ -33,10 +33,12 @@ def draft(
     The template is read off the table: it is not private, and `fit` refuses it until it is confirmed.
     """
     from dpconvex.data import draft_schema, read_table, write_atomically
-    from dpconvex.data.draft import MARK, TAKEN
+    from dpconvex.data.draft import FOREIGN, MARK, TAKEN
 
     _refuse_existing(output)
     text = draft_schema(read_table(table), target, user_column, not no_ranges)
+    if text.startswith(f"# {FOREIGN}"):
+        print(f"warning: {FOREIGN}", file=sys.stderr)
     if problem := re.search(r"^# \[target\]\n(?:# .*\n)*?# Left out: (.*)$", text, re.MULTILINE):
         print(f"warning: {target!r} cannot be the target as it is: {problem[1].removesuffix(MARK)}", file=sys.stderr)
     if output is None:
@@ -51,7 +53,7 @@ def draft(
 
 
 def _refuse_existing(output: Path | None) -> None:
-    if output is not None and output.exists():
+    if output is not None and output.is_file():
         raise InvalidParameterError("output", str(output), "exists already", "Choose another name, or remove it")
 
 

@@ -106,11 +106,11 @@ def csv_header(path: AnyPath, line_breaks: bool = True) -> tuple[list[str], int,
             lengths.append(len(line))
             yield line.removeprefix(mark).decode("utf-8", "replace")
 
-    comma, header = ",", list[str]()
+    comma, header, empty = ",", list[str](), False
     try:
         with _open(path) as file:
             bare = re.sub(r'"[^"]*"', "", next(lines(file), ""))
-            comma = max(SEPARATORS, key=bare.count)  # the first of equals: the comma
+            comma, empty = max(SEPARATORS, key=bare.count), not lengths  # the first of equals: the comma
         lengths.clear()
         with _open(path) as file:
             first = lines(file) if line_breaks else islice(lines(file), 1)
@@ -118,6 +118,8 @@ def csv_header(path: AnyPath, line_breaks: bool = True) -> tuple[list[str], int,
     except (OSError, EOFError, zlib.error, csv.Error):
         header = []
     if not header or any("\0" in name for name in header):
-        what = "The first line must name the columns, in UTF-8, and lines must end in line feeds"
-        raise InvalidDataError(f"{path}: could not be parsed as CSV. {what}")
+        utf16 = "seems to be UTF-16. Convert it, as with iconv -f utf-16 -t utf-8"
+        what = "could not be parsed as CSV, as it is empty" if empty else "could not be parsed as CSV"
+        remedy = "The first line must name the columns, in UTF-8, and lines must end in line feeds"
+        raise InvalidDataError(f"{path}: {utf16 if header else f'{what}. {remedy}'}")
     return header, sum(lengths), comma

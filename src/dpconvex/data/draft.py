@@ -50,7 +50,8 @@ source = ""  # say here where the public knowledge comes from
 _SAME = f"# Every row holds the same value, so it says nothing: remove this column.{MARK}\n"
 _RATES = "# rates = [...]  # if it is published how frequent the classes are: one share a class, adding up to 1\n"
 _HOURS = 'date = "hour"  # clock times, as hours of the day\nlower = 0\nupper = 24\n'
-_FOREIGN = f"# Some texts are not UTF-8: convert the file, as with iconv -f latin1 -t utf-8, and draft again.{MARK}\n"
+FOREIGN = "Some texts are not UTF-8: convert the file, as with iconv -f latin1 -t utf-8, and draft again"
+_NONE = "# No feature is left: every column is the target, the user or left out.\n"
 _LINES = "# No cell holds a line break. Where none can, a line of a CSV file is a record, whatever stands in it.\n"
 _USER = '# user = "..."  # if people have several rows: the column that says whose row it is. Then remove it below.\n'
 
@@ -90,17 +91,21 @@ def draft_schema(table: IntoDataFrame, target: str | None = None, user: str | No
     frame = frames.open_table(table, named)
     if target is not None and target == user:
         raise SchemaError(f"the table's column {target!r} cannot be both target and user. Name another one")
-    lines = "" if any(map(_breaks, map(frame.get_column, frame.columns))) else _LINES + _line("line_breaks", False)
+    texts = [each for each in map(frame.get_column, frame.columns) if each.dtype == nw.String]
+    whole = not any(each.str.contains("\n", literal=True).any() for each in texts)
+    lines = (_LINES + _line("line_breaks", False)) * whole
     parts = [_HEAD + lines + (_user_hint(frame) if user is None else f"user = {format_value(user)}\n")]
     if target is not None:
         parts.append(_target(frame.get_column(target), ranges))
-    parts += [_column(frame.get_column(name), ranges) for name in frame.columns if name not in named]
-    text = "\n".join(parts)
-    return _FOREIGN + text if "\ufffd" in text else text
-
-
-def _breaks(series: frames.Series) -> bool:
-    return series.dtype == nw.String and bool(series.str.contains("\n", literal=True).any())
+    columns = [_column(frame.get_column(name), ranges) for name in frame.columns if name not in named]
+    text = "\n".join([*parts, *columns, *[_NONE] * all(each.startswith("# [") for each in columns)])
+    foreign = "\ufffd" in text
+    try:
+        for each in texts:
+            each.to_arrow().validate(full=True)
+    except ValueError:  # bytes that are no UTF-8, where no line shows them
+        foreign = True
+    return f"# {FOREIGN}.{MARK}\n{text}" if foreign else text
 
 
 def _user_hint(frame: nw.DataFrame[Any]) -> str:

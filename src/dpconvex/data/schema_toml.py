@@ -102,15 +102,13 @@ def _column(where: str, name: str, content: Any) -> AbstractColumn:
     fields = _table(where, content)
     if "categories" in fields or fields.get("date") in DATE_PARTS:
         required = set() if "date" in fields else {"categories"}
-        _check_keys(where, fields, required, {"other", "aliases", "date", "format", *_NOTES})
-        return _build(where, CategoricalColumn, {"name": name, **fields})
-    optional = {"step", "transform", "indicator", "formula", "date", "at", "format", *_NOTES}
+        return _build(where, CategoricalColumn, fields, required, {"other", "aliases", "date", "format"}, name=name)
+    optional = {"step", "transform", "indicator", "formula", "date", "at", "format"}
     if _unranged(where, fields):
-        _check_keys(where, fields, (), optional)
-        return _build(where, UnrangedColumn, {"name": name, **fields})
+        return _build(where, UnrangedColumn, fields, (), optional, name=name)
     remedy = 'For a column of categories, give categories; where no range is public, range = "private"'
-    _check_keys(where, fields, {"lower", "upper"}, {"knots", "scale", *optional}, remedy)
-    return _build(where, NumericColumn, {"name": name, **fields})
+    optional |= {"knots", "scale"}
+    return _build(where, NumericColumn, fields, {"lower", "upper"}, optional, remedy, name=name)
 
 
 def _unranged(where: str, fields: dict[str, Any]) -> bool:
@@ -124,19 +122,20 @@ def _unranged(where: str, fields: dict[str, Any]) -> bool:
 def _target(where: str, content: Any) -> AbstractTarget:
     fields = _table(where, content)
     if _unranged(where, fields):
-        _check_keys(where, fields, {"name"}, {"step", *_NOTES})
-        return _build(where, UnrangedTarget, fields)
+        return _build(where, UnrangedTarget, fields, {"name"}, {"step"})
     if "lower" in fields or "upper" in fields:
-        _check_keys(where, fields, {"name", "lower", "upper"}, {"step", *_NOTES})
-        return _build(where, NumericTarget, fields)
+        return _build(where, NumericTarget, fields, {"name", "lower", "upper"}, {"step"})
     remedy = "For a numeric target, lower and upper, or range"
-    _check_keys(where, fields, {"name", "classes"}, {"rates", "aliases", *_NOTES}, remedy)
-    return _build(where, ClassTarget, fields)
+    return _build(where, ClassTarget, fields, {"name", "classes"}, {"rates", "aliases"}, remedy)
 
 
-def _build(where: str, make: Callable[..., T], fields: Mapping[str, Any]) -> T:
+def _build(
+    where: str, make: Callable[..., T], fields: Mapping[str, Any], required: Collection[str], optional: Collection[str],
+    remedy: str = "", **own: str,
+) -> T:  # fmt: skip
+    _check_keys(where, fields, required, {*optional, *_NOTES}, remedy)
     try:
-        return make(**fields)
+        return make(**own, **fields)
     except InvalidParameterError as error:
         raise SchemaError(f"{where} {error}") from None
 

@@ -228,7 +228,11 @@ class WithIntervals(PrivateLinearModel):
             first[base] += 1.0
             names = [f"{each} (against {asked})" if k in columns else each for k, each in enumerate(names)]
             left.append(base)
-        for name in given:
+        columns = () if self.schema is None else self.schema.columns
+        own = {each.name: each.cells(1).labels for each in columns if not each.numeric}
+        for name, level in given.items():
+            if name in own:  # one of two levels
+                _validate.choice("reference", level, own[name], f"They are the levels of {name}")
             raise InvalidParameterError("reference", name, "must name columns of three or more levels", "")
         return ("(intercept)", *np.delete(names, left)), np.vstack([first, np.delete(rows, left, axis=0)])
 

@@ -282,8 +282,9 @@ class PrivateLinearModel(FittedModel, Exported):
             radius = usual if self.coefficient_norm is None else self.coefficient_norm
             _validate.real("coefficient_norm", radius, at_least=SMALLEST, at_most=LARGEST)
             attack: tuple[float, Any] = self.adversarial_radius, self.adversarial_norm  # checked there
-            typical: Any = typical_user.TYPICAL[typical_user.GUESS] if self._asks_users else self.records_per_user
-            many = None if unit == Unit.RECORD else typical
+            typical = typical_user.TYPICAL[typical_user.GUESS] if self._asks_users else self.records_per_user
+            how: Any = {"at_least": 1, "remedy": "Or 'private': then a fit finds it"}
+            many = None if unit == Unit.RECORD else _validate.integer("records_per_user", typical, **how)
             facts = self._weighted(loss), domain, n, float(radius), self.tilt, *attack, many
             problem = LinearModelProblem(*facts, private_n=declared)
             look = self._look_costs(features, whole, n)[0] > 0

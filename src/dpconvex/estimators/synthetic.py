@@ -373,10 +373,11 @@ class PrivateSyntheticData(PrivateEstimator):
         shares = self.model_.marginal(axes)
         if interval is None:
             return shares
-        if self.tables_ is None:
-            remedy = "Use algorithm='noisy_tables'"
-            raise InvalidParameterError("interval", interval, "is for measured tables, which are none here", remedy)
-        return self.tables_.interval(tuple(axes), shares, interval, together)
+        if (tables := self.tables_) is None or tuple(sorted(axes)) not in tables.subsets:
+            what = "must be one or two columns whose table was measured, for an interval"
+            remedy = "Leave interval out: the model has every table. algorithm='noisy_tables' measures some"
+            raise InvalidParameterError("columns", columns, what, remedy)
+        return tables.interval(tuple(axes), shares, interval, together)
 
     @property
     def fit_report_(self) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -80,6 +81,16 @@ def test_a_draft_says_what_is_wrong_with_its_target_and_which_numbers_are_codes(
         assert f"warning: {target!r} cannot be the target as it is: " in result.stderr
         assert why in result.stderr
         assert "lie far from all others: built." in " ".join(result.stdout.split())
+        assert "UTF-8" not in result.stderr
+    (tmp_path / "t.csv").write_bytes("town\nN\u00eemes\n".encode("latin-1"))
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    assert run("schema", "draft", "t.csv", "--output", "pipe").exit_code == 0
+    assert os.read(reader, 20) == b"# Some texts are not"
+    os.close(reader)
+    result = run("schema", "draft", "t.csv")
+    assert result.stderr.startswith("warning: Some texts are not UTF-8: convert the file, as with iconv")
+    assert result.exit_code == 0
 
 
 def test_schema_draft_is_refused_until_confirmed(run: Any, public_files: Path, tmp_path: Path) -> None:
@@ -240,7 +251,8 @@ def test_a_reader_that_went_away_aborts_nothing() -> None:
 
 def test_commands_that_take_long_say_that_they_work(run: Any, public_files: Path, monkeypatch: Any) -> None:
     said = []
-    monkeypatch.setattr("dpconvex._progress.shown", lambda text, *_: said.append(text) or nullcontext())
+    for where in ("_progress.shown", "cli._output.working", "cli.plan.working"):
+        monkeypatch.setattr(f"dpconvex.{where}", lambda text, *_: said.append(text) or nullcontext())
     schema = ("--schema", public_files / "adult.toml", "--epsilon", 1)
     assert run("plan", "--rows", 500, *schema).exit_code == 0
     assert run("fit", public_files / "train.csv", *schema).exit_code == 0

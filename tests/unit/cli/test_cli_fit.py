@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -11,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 from dpconvex import Budget, PrivateLogisticRegression, load_model, verify
 from dpconvex.algorithms.erm.registry import plans
+from dpconvex.cli import _output
 from dpconvex.cli.report import GRID
+from dpconvex.estimators import persistence
 from dpconvex.estimators.classifiers import CAPS
 
 FILES = {"model.skops", "certificate.json", "report.html", "schema.found.toml"}  # the last: parts of ranges
@@ -173,6 +177,7 @@ def test_unusable_tables_give_one_line_and_nothing_else(
         (tmp_path / name).write_bytes(content)
     result = run("fit", name, "--schema", "s.toml", "--epsilon", 1)
     refused(result, tmp_path, {name} if content is not None else set())
+    assert name in result.stderr
     assert "red" not in result.stderr
 
 
@@ -223,6 +228,64 @@ def test_an_old_model_is_replaced_only_with_force_and_only_as_a_whole(run: Any, 
     assert run(*words, 3, "--force").exit_code == 2
     assert (tmp_path / "model" / "notes.txt").read_text() == "keep me"
     assert leftovers(tmp_path) == {"model"}
+
+
+def test_what_another_run_wrote_meanwhile_is_kept(
+    run: Any, toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table(tmp_path, "1,red,no\n9,blue,yes\n")
+    Budget.create(tmp_path / "own.json", 3)
+    (tmp_path / "model").mkdir()  # an empty folder is taken
+    write = persistence.save_model
+
+    def after_another(*args: Any) -> None:
+        (tmp_path / "model" / "certificate.json").write_text("of another run")
+        write(*args)
+
+    monkeypatch.setattr(persistence, "save_model", after_another)
+    result = run("fit", "t.csv", "--schema", "s.toml", "--epsilon", 1, "--budget", "own.json")
+    (kept,) = leftovers(tmp_path) - {"model", "own.json", "own.json.lock"}
+    said = f"This release is in {tmp_path / kept}. Epsilon 1 stays charged to own.json\n"
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.endswith(f"model': got another release during this run. {said}")
+    assert (tmp_path / "model" / "certificate.json").read_text() == "of another run"
+    assert {each.name for each in (tmp_path / kept).iterdir()} >= {"model.skops", "certificate.json", "report.html"}
+    assert verify(tmp_path / kept).passed
+
+
+def test_output_that_cannot_be_printed_does_not_deny_the_release(
+    run: Any, toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table(tmp_path, "1,red,no\n9,blue,yes\n")
+    monkeypatch.setattr("dpconvex.cli._output.print_json", failing(OSError(28, "No space left on device"), None))
+    result = run("fit", "t.csv", "--schema", "s.toml", "--epsilon", 1, "--json")
+    what = "standard output could not be written (No space left on device)"
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.endswith(f"error: {what}. This release is in {tmp_path / 'model'}\n")
+    assert verify(tmp_path / "model").passed
+
+
+def test_what_a_short_command_printed_is_written_before_it_ends(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full(io.StringIO):
+        def flush(self) -> None:
+            raise OSError(28, "No space left on device")
+
+    def released() -> str:
+        _output.RELEASED.set(". This release is in model")
+        return "done"
+
+    monkeypatch.setattr("sys.stdout", None)  # closed: nobody wants to read
+    assert _output.one_line_errors(released)() == "done"
+    monkeypatch.setattr("sys.stdout", Full())
+    with pytest.raises(typer.Exit) as ended:
+        _output.one_line_errors(released)()
+    assert ended.value.exit_code == 1
+    assert "standard output could not be written" in capsys.readouterr().err
+    with pytest.raises(typer.Exit) as ended:
+        _output.one_line_errors(lambda: None)()
+    assert ended.value.exit_code == 2
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=["disk", "ctrl-c"])

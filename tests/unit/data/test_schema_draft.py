@@ -280,6 +280,22 @@ def test_words_of_files_stay_words_and_foreign_letters_are_told(tmp_path) -> Non
     assert "UTF-8" not in draft
 
 
+def test_foreign_letters_are_told_where_no_line_of_the_draft_shows_them(tmp_path) -> None:
+    path = tmp_path / "notes.csv"
+    notes = "".join(f"{k},note {k}\n" for k in range(100))
+    path.write_bytes(f"age,note\n{notes}101,No\u00ebl\n".encode("latin-1"))
+    assert draft_schema(read_table(path)).startswith("# Some texts are not UTF-8")
+    path.write_text(f"age,note\n{notes}101,No\u00ebl\n", encoding="utf-8")
+    assert "UTF-8" not in draft_schema(read_table(path))
+
+
+def test_a_draft_says_that_no_feature_is_left() -> None:
+    table = pd.DataFrame({"y": ["a", "b"] * 50, "name": [f"person {k}" for k in range(100)]})
+    for columns, left in ((["y", "name"], True), (["y"], True), (["y", "y2"], False)):
+        draft = draft_schema(table.assign(y2=table["y"])[columns], "y")
+        assert ("# No feature is left" in draft) == left
+
+
 def test_clock_times_and_dates_with_times_are_drafted() -> None:
     """On unseen tables clock times, and dates such as 1/5/13 22:33, were left out as free text."""
     rng = np.random.default_rng(0)

@@ -236,6 +236,23 @@ def test_files_are_replaced_whole(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["out.txt"]
 
 
+def test_links_are_followed_and_pipes_are_written_into(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "out.txt")
+    for text in ("new file", "replaced"):
+        write_atomically(tmp_path / "link", text)
+        assert (tmp_path / "link").is_symlink()
+        assert (tmp_path / "out.txt").read_text() == text
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    for path in (tmp_path / "pipe", f"/proc/self/fd/{reader}"):  # as /dev/stdout, which names no place to link to
+        write_atomically(path, lambda file: file.write(b"through"))
+        assert os.read(reader, 99) == b"through"
+    with pytest.raises(InvalidParameterError, match="File exists"):
+        write_atomically(tmp_path / "pipe", "key", new=True)
+    os.close(reader)
+    assert sorted(os.listdir(tmp_path)) == ["link", "out.txt", "pipe"]
+
+
 def test_a_failure_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "out.txt"
     path.write_text("old")

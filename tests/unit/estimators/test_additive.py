@@ -28,7 +28,7 @@ from dpconvex import (
     PrivateSearchCV,
     Schema,
 )
-from dpconvex.cli._output import finite
+from dpconvex.cli._output import json_text
 from dpconvex.cli.main import app
 from dpconvex.data import ClassTarget, NumericTarget
 from dpconvex.errors import InvalidParameterError, SchemaError
@@ -470,7 +470,7 @@ def test_command_line(tmp_path: Any, monkeypatch: Any) -> None:
     assert table.output.startswith('"column","output"')
     model: Any = load_model("model/model.skops")
     shown = json.loads(runner.invoke(app, ["shapes", "model", "--json"]).output)
-    assert shown == {"effect": model.effect, "shapes": finite(model.shape_table().to_pylist())}
+    assert shown == {"effect": model.effect, "shapes": json.loads(json_text(model.shape_table().to_pylist()))}
     assert json.loads(runner.invoke(app, ["export", "model"]).output) == json.loads(model.to_json())
     held_out = frame_of(100, 1)
     held_out.loc[3, "age"], held_out.loc[5, "flag"], held_out.loc[6, "gain"] = np.nan, "perhaps", np.nan

@@ -94,6 +94,16 @@ def test_a_summary_says_what_statistics_packages_say(fitted: PrivateLogisticRegr
         fitted.conf_int(1.0)
 
 
+def test_references_of_two_levels_are_read_before_they_are_refused() -> None:
+    table = TABLE.append_column("sex", pa.array(["female", "male"] * (len(TABLE) // 2)))
+    own = Schema((*COLUMNS, CategoricalColumn("sex", ("female", "male"))), CLASSES.target)
+    model = logistic(schema=own).fit(table)
+    with pytest.raises(InvalidParameterError, match="'femal': must be one of 'female', 'male'"):
+        model.summary(reference={"sex": "femal"})
+    with pytest.raises(InvalidParameterError, match="'sex': must name columns of three or more levels"):
+        model.summary(reference={"sex": "female"})
+
+
 def test_bands_of_predictions_hold_the_probability(fitted: PrivateLogisticRegression) -> None:
     bands, few = fitted.predict_interval(TABLE.slice(0, 300)), fitted.predict_proba(TABLE.slice(0, 300))[:, 1]
     truth = 1 / (1 + np.exp(-SCORE[:300]))

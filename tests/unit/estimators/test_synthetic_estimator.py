@@ -103,6 +103,8 @@ def test_the_released_total_is_near_the_number_of_records(table: pa.Table) -> No
     assert fitted.score(table) > -0.01
     shares = fitted.marginal("color", interval=0.99, together=True)
     assert (shares.high - shares.low).max() < 0.02
+    with pytest.raises(InvalidParameterError, match=r"columns=\('ill', 'age', 'color'\): must be one or two columns"):
+        fitted.marginal("ill", "age", "color", interval=0.99)
 
 
 def test_an_added_record_is_certified_and_a_relabelled_certificate_fails(table: pa.Table) -> None:

@@ -123,11 +123,18 @@ def test_other_models_protect_users(table) -> None:
         assert model.certificate_.target.unit == "user"
 
 
-@pytest.mark.parametrize("change", [{"tilt": 1.0}, {"adversarial_radius": 0.1}, {"records_per_user": 0}])
+@pytest.mark.parametrize("change", [{"tilt": 1.0}, {"adversarial_radius": 0.1}])
 def test_what_users_do_not_have_is_refused(table, change) -> None:
     X, y, users = table
     with pytest.raises(InvalidParameterError, match=next(iter(change))):
         fitted(X, y, users, **change)
+
+
+def test_records_of_a_user_are_a_number_or_private(table) -> None:
+    X, y, users = table
+    for given in (0, 2.5, None, "Private"):
+        with pytest.raises(InvalidParameterError, match=r"records_per_user=.*an integer >= 1. Or 'private'"):
+            fitted(X, y, users, records_per_user=given)
 
 
 def test_heavy_tails_are_not_for_users(table) -> None:

@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -229,14 +229,13 @@ class LeveledPlan(TwoStagePlan):
     def course(self) -> tuple[Any, ...]:
         return (*self.released, *self.then.course) if self.released else ()
 
-    def resumed(self, *course: Any) -> "LeveledPlan":
+    def resumed(self, *course: Any) -> Any:
         """Return the plan for a released scale; later releases of the course are passed on to the method."""
         count = len(self.scale.releases)
         released, later = course[:count], course[count:]
         if len(released) < count or released[0] not in self.scale.edges or not 0 < released[-1] <= released[0]:
             raise InvalidParameterError("scale", released, "must be one of the public levels, and a moment below it")
-        plan = self.informed(*released)
-        return plan.after(cast(algorithms.LinearModelPlan, plan.then.resumed(*later))) if later else plan
+        return TwoStagePlan.resumed(self.informed(*released), *later)
 
     @property
     def theorem(self) -> str:

@@ -23,6 +23,8 @@ class TwoStagePlan(StatedPlan):
 
     then: LinearModelPlan
     mechanisms: ClassVar[Mapping[str, Planned]] = {}
+    prepared: ClassVar[str] = ""  #: What `theorem` says before the statement of `then`
+    added: ClassVar[str] = ""  #: What it says after that
     presumed: ClassVar[tuple[str, ...]] = ()  #: One assumption more than `then` has: its statement, and why it holds
 
     constants = forwarded("then", "constants")
@@ -30,12 +32,15 @@ class TwoStagePlan(StatedPlan):
     l2 = forwarded("then", "l2")
     coefficient_deviation = forwarded("then", "coefficient_deviation")
     only_sums = forwarded("then", "only_sums")
-    theorem = forwarded("then", "theorem")
     adaptive = forwarded("then", "adaptive")  # unless the plan itself makes `then` from what was released
     course = forwarded("then", "course")
 
     def __post_init__(self) -> None:
         Ledger(self.privacy, self.releases)  # refuses, from public facts, what the promise does not cover
+
+    @property
+    def theorem(self) -> str:
+        return self.prepared + self.then.theorem + self.added
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
@@ -49,7 +54,7 @@ class TwoStagePlan(StatedPlan):
         return super().exact_bits(source) and self.then.exact_bits(source)
 
     def resumed(self, *course: Any) -> Self:
-        return self.after(cast(LinearModelPlan, self.then.resumed(*course)))
+        return self.after(cast(LinearModelPlan, self.then.resumed(*course))) if course else self
 
     def after(self, then: LinearModelPlan) -> Self:
         """Return this plan with the given `then`, for example as it is after a run."""

@@ -26,7 +26,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -161,6 +161,10 @@ class CenteredPlan(MovedPlan):
         "it is planned from them; every record is moved and shortened by them alone",
     )
     mechanisms = algorithms.uses({CENTER: "first", LENGTH: "second"})
+    prepared = (
+        "Basic composition of a private mean of the numeric columns, of a private quantile of their distances to it, "
+        "and of a method whose domain they define. "
+    )
 
     @property
     def shift(self) -> tuple[Floats, Floats]:
@@ -190,21 +194,13 @@ class CenteredPlan(MovedPlan):
     def course(self) -> tuple[Any, ...]:
         return () if self.center is None else (self.center, self.length, *self.then.course)
 
-    def resumed(self, *course: Any) -> "CenteredPlan":
+    def resumed(self, *course: Any) -> Any:
         """Return the plan after this center and length, which must be possible outcomes, and later releases."""
         center, length, *later = course
         inside = len(center) == len(self.numeric) and bool((np.abs(center) <= self.half_widths).all())
         if not inside or not listed(length, self.lengths):
             raise InvalidParameterError("recentered", course, "must hold a center of the domain and a listed length")
-        plan = self.informed(np.asarray(center), length)
-        return plan.after(cast(algorithms.LinearModelPlan, plan.then.resumed(*later))) if later else plan
-
-    @property
-    def theorem(self) -> str:
-        return (
-            "Basic composition of a private mean of the numeric columns, of a private quantile of their distances to "
-            f"it, and of a method whose domain they define. {self.then.theorem}"
-        )
+        return MovedPlan.resumed(self.informed(np.asarray(center), length), *later)
 
     def describe(self) -> Mapping[str, Any]:
         found = {"center": list(self.center) if self.center else None, "length": self.length, "used": self.moved}

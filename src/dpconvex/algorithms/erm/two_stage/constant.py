@@ -49,6 +49,7 @@ class ConstantPlan(TwoStagePlan):
 
     then: algorithms.LinearModelPlan
     algorithm: ClassVar[str] = "constant"
+    added = " Features are replaced by a public constant, record by record."
     hopeless = True  # pyright: ignore[reportAssignmentType]
     outlook = (  # pyright: ignore[reportAssignmentType]
         "no column is used, and the answer is the same for all: a fit is expected to lose more "
@@ -74,10 +75,6 @@ class ConstantPlan(TwoStagePlan):
         bound = given.bound + (trivial if known else 0.0)
         source = f"{given.source}, among constants" + ("" if known else "; an estimate")
         return replace(given, bound=bound, trivial=trivial, expected=expected, source=source, proved=known)
-
-    @property
-    def theorem(self) -> str:
-        return f"{self.then.theorem} Features are replaced by a public constant, record by record."
 
     @property
     def coefficient_deviation(self) -> Floats | None:

@@ -24,7 +24,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -121,23 +121,18 @@ class JointPlan(MovedPlan):
         return self._estimated(TUNING.adapts if self.bound is None else 1.0, "columns as they are")
 
     mechanisms = algorithms.uses({BOUND: "first"})
+    prepared = "Basic composition of a private bound of the columns' sum and of a method whose domain it defines. "
 
     @property
     def course(self) -> tuple[Any, ...]:
         return () if self.bound is None else (self.bound, *self.then.course)
 
-    def resumed(self, *course: Any) -> "JointPlan":
+    def resumed(self, *course: Any) -> Any:
         """Return the plan after this bound, which must be a possible outcome, and later releases."""
         bound, *later = course
         if not listed(bound, self.bounds):
             raise InvalidParameterError("joint_bound", bound, "must be a listed bound")
-        plan = self.informed(bound)
-        return plan.after(cast(algorithms.LinearModelPlan, plan.then.resumed(*later))) if later else plan
-
-    @property
-    def theorem(self) -> str:
-        first = "Basic composition of a private bound of the columns' sum and of a method whose domain it defines. "
-        return first + self.then.theorem
+        return MovedPlan.resumed(self.informed(bound), *later)
 
     def describe(self) -> Mapping[str, Any]:
         joint = {"bound": self.bound, "used": self.moved, "columns": len(self.numeric), "method": self.then.algorithm}

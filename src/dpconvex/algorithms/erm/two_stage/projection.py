@@ -43,6 +43,7 @@ class ProjectedPlan(TwoStagePlan):
     then: algorithms.LinearModelPlan
     columns: int
     algorithm: ClassVar[str] = "random_projection"
+    added = " Records are projected one by one, by a matrix drawn independently of the data."
     presumed = ("the projection does not depend on the data or on the noise", "it is drawn from a stream of its own")
 
     @cached_property
@@ -65,10 +66,6 @@ class ProjectedPlan(TwoStagePlan):
         lost = typical.projection_bias(blocks, self.columns)
         source = f"{given.source}, among models of the projected records; an estimate"
         return replace(given, expected=given.expected + lost, source=source, proved=False)
-
-    @property
-    def theorem(self) -> str:
-        return f"{self.then.theorem} Records are projected one by one, by a matrix drawn independently of the data."
 
     @property
     def coefficient_deviation(self) -> Floats | None:

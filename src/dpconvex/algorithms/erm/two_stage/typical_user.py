@@ -20,7 +20,7 @@ Mistake
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -57,25 +57,21 @@ class TypicalUserPlan(TwoStagePlan):
     algorithm = forwarded("then", "algorithm")
 
     mechanisms = algorithms.uses({SIZES: "first"})
+    prepared = (
+        "Basic composition of a private histogram of users by their numbers of records, and of a method planned "
+        "for the number read off it. "
+    )
 
     @property
     def course(self) -> tuple[Any, ...]:
         return () if self.typical is None else (self.typical, *self.then.course)
 
-    def resumed(self, *course: Any) -> "TypicalUserPlan":
+    def resumed(self, *course: Any) -> Any:
         """Return the plan after the release of this number, which must be a possible outcome, and later releases."""
         typical, *later = course
         if typical not in TYPICAL:
             raise InvalidParameterError("records_per_user", typical, f"must be one of {TYPICAL}")
-        plan = self.informed(typical)
-        return plan.after(cast(algorithms.LinearModelPlan, plan.then.resumed(*later))) if later else plan
-
-    @property
-    def theorem(self) -> str:
-        return (
-            "Basic composition of a private histogram of users by their numbers of records, and of a method planned "
-            f"for the number read off it. {self.then.theorem}"
-        )
+        return TwoStagePlan.resumed(self.informed(typical), *later)
 
     def describe(self) -> Mapping[str, Any]:
         found = {"cells": len(TYPICAL), "epsilon": self.first.epsilon, "found": self.typical}

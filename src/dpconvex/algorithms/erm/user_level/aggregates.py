@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.random import Generator
@@ -42,6 +42,7 @@ SEARCHED_LEMMA = (
     "in units of kappa times the selected radius (or of 2 c / C), rounding included, the mean of a good pair moves by "
     "at most 1"
 )
+Where: TypeAlias = tuple[str, BitSource, Ledger, str]  #: A release's label, source, ledger and block
 
 
 class Aggregate(ABC):
@@ -57,9 +58,7 @@ class Aggregate(ABC):
         return (self.noise.planned(label, block),)
 
     @abstractmethod
-    def release(
-        self, displacements: Floats, start: Floats, label: str, source: BitSource, ledger: Ledger, block: str
-    ) -> Floats | None:
+    def release(self, displacements: Floats, start: Floats, *where: *Where) -> Floats | None:
         """Return a private displacement (dim,) from those of the parts (C, dim); None if the test failed."""
 
     @abstractmethod
@@ -80,10 +79,8 @@ class Guarded(Aggregate):
     def deviation(self) -> float:
         return self.noise.unit_length(self.radius, self.clip) * self.noise.sigma
 
-    def release(
-        self, displacements: Floats, start: Floats, label: str, source: BitSource, ledger: Ledger, block: str
-    ) -> Floats | None:
-        return self.noise.release(displacements, self.radius, self.clip, label, source, ledger, block)
+    def release(self, displacements: Floats, start: Floats, *where: *Where) -> Floats | None:
+        return self.noise.release(displacements, self.radius, self.clip, *where)
 
     def describe(self) -> Mapping[str, Any]:
         found = {"aggregate": self.noise.name, **attributes(self, "radius", "clip"), **self.noise.describe()}
@@ -108,12 +105,10 @@ class Plain(Aggregate):
     def deviation(self) -> float:
         return self.length * self.noise.sigma
 
-    def release(
-        self, displacements: Floats, start: Floats, label: str, source: BitSource, ledger: Ledger, block: str
-    ) -> Floats | None:
+    def release(self, displacements: Floats, start: Floats, *where: *Where) -> Floats | None:
         anchor = start if self.about_origin else np.zeros_like(start)
         mean = plain_mean(displacements + anchor, self.clip)
-        return self.length * self.noise.release(mean / self.length, label, source, ledger, block) - anchor
+        return self.length * self.noise.release(mean / self.length, *where) - anchor
 
     def describe(self) -> Mapping[str, Any]:
         found = {"aggregate": "sample and aggregate", **attributes(self, "clip", "about_origin")}
@@ -158,9 +153,8 @@ class Searched(Aggregate):
             *super().releases(label, block),
         )
 
-    def release(
-        self, displacements: Floats, start: Floats, label: str, source: BitSource, ledger: Ledger, block: str
-    ) -> Floats | None:
+    def release(self, displacements: Floats, start: Floats, *where: *Where) -> Floats | None:
+        label, source, ledger, block = where
         points = clip_points(displacements, PointDomain(displacements.shape[1], self.clip, self.clip / 2))
         ledger.record(self.allowance.planned(f"failing lemma of {label}", block))
         session = self.test.start(f"radius of {label}", source, ledger, block)
@@ -171,7 +165,7 @@ class Searched(Aggregate):
                 length = self.length(radius)
                 mean = weighted_mean(points, ramp(counts, self.low, self.high))
                 break
-        return length * self.noise.release(mean / length, label, source, ledger, block)
+        return length * self.noise.release(mean / length, *where)
 
     def describe(self) -> Mapping[str, Any]:
         radii = {"aggregate": "private radius", "grid": [self.grid[0], self.grid[-1], len(self.grid)]}
