@@ -2211,8 +2211,8 @@ MUTANTS = (
     Mutant(
         "added records: an error tells how many records there are",
         "algorithms/queries/base.py",
-        'f"records have {cells.ndim} axes and dtype {cells.dtype}: integers of shape (records,)"',
-        'f"records have shape {cells.shape} and dtype {cells.dtype}: integers of shape (records,)"',
+        'f"records have {cells.ndim} axes and dtype {_validate.dtype_of(cells)}: integers of shape (records,)"',
+        'f"records have shape {cells.shape} and dtype {_validate.dtype_of(cells)}: integers of shape (records,)"',
         "",
         (f"{NOISY}::test_refusals_do_not_tell_how_many_records_there_are",),
     ),
