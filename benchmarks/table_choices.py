@@ -68,8 +68,7 @@ from whole_tables import shown, variations
 
 LEAST, ROWS = 1000, 15_000  #: Least number of records of a table; if it has more than ROWS, ROWS of them are drawn
 FACTORS = (1, 2, 4, 16)  #: Times the fewest steps, in `steps`
-WEIGHTS, ABSENT, RELATIONS = (100.0, 10.0, 3.0, 1.0, 0.1), (20, 0.002), ("all", "none")
-"""In `zeros`: weights; least number and share of records expected; which pairs are measured"""
+WEIGHTS, ABSENT = (100.0, 10.0, 3.0, 1.0, 0.1), (20, 0.002)  #: In `zeros`: weights; least records and share expected
 KNOWN: tuple[int, ...] = (15_992,)  #: Tables with this many records, versions of one in `exam_whole.py`, are left out
 
 
@@ -491,16 +490,14 @@ def zeros(half: str, epsilons: list[float], deltas: list[float]) -> None:
         if not found or len(queries.shape) < 3:
             continue
         few = [found[k] for k in draw.permutation(len(found))[:3]]
-        cells = product(deltas, epsilons, {"three": few, "every": found}.items(), RELATIONS)
-        for delta, epsilon, (which, pairs), relations in cells:
+        for delta, epsilon, (which, pairs) in product(deltas, epsilons, {"three": few, "every": found}.items()):
             ruled, privacy = replace(queries, impossible=tuple(pairs)), PrivacyParams(epsilon, delta)
-            plan = noisy_tables.plan(ruled, len(codes), privacy, relations=relations, noise="tables")
+            plan = noisy_tables.plan(ruled, len(codes), privacy, relations="all", noise="tables")
             if not 0.003 < plan.raw < (1.5 if plan.law == "gaussian" else 4):
                 continue
             coins = SeededSource(many_tables.checksum(f"{name} {epsilon} {delta}"))
             released = plan.release(codes, coins, Ledger(plan.privacy, plan.releases))
-            row: dict[str, Any] = {"table": name, "law": plan.law, "pairs": which, "relations": relations}
-            row |= {"epsilon": epsilon, "raw": plan.raw}
+            row: dict[str, Any] = {"table": name, "law": plan.law, "pairs": which, "epsilon": epsilon, "raw": plan.raw}
             for weight in WEIGHTS:
                 latent_classes.ZERO_WEIGHT = weight
                 model = latent_classes.fit(released, plan.fitting, ruled.impossible)
@@ -512,7 +509,7 @@ def zeros(half: str, epsilons: list[float], deltas: list[float]) -> None:
     table = pd.DataFrame(rows)
     names = [f"{weight:g}" for weight in WEIGHTS]
     table[names] = np.log(table[names]).sub(np.log(table[names[0]]), axis=0)
-    for keys in (["relations", "pairs", "law"], ["relations"]):
+    for keys in (["pairs", "law"], ["law"]):
         for key, part in table.groupby(keys):
             each = part.groupby("table")[names].mean()
             means, errors = np.exp(each.mean()), each.std() / len(each) ** 0.5
