@@ -33,7 +33,9 @@ import prior
 from dpconvex import PrivateLinearRegression, Schema
 from dpconvex.data import NumericTarget
 
-OPTIONS: dict[str, dict[str, float]] = {f"{value:g}": {"residual_of_two": value} for value in (0.13, 0.25, 0.4, 0.5)}
+OPTIONS: dict[str, dict[str, float]] = {
+    f"{value:g}": {"residual_of_two": value} for value in (0.13, 0.25, 0.3, 0.4, 0.5)
+}
 
 
 def measure(name: str, schema: Schema, frame: pd.DataFrame) -> many_tables.Task:
