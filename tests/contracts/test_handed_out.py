@@ -117,7 +117,7 @@ def test_no_record_decides_which_attributes_are_handed_out(every: bool) -> None:
     """A cell that had to be clipped made a domain keep how it clips, in the model's plan and in every pickle of it."""
     kinds = ["", *ODD] if every else ["", "missing"]
     outputs = [json.loads(process.communicate()[0]) for process in [started(odd, every) for odd in kinds]]
-    assert sum(len(found) > 1 for found in outputs[0].values()) > (50 if every else 20)
+    assert sum(len(found) > 1 for found in outputs[0].values()) > (50 if every else 15)
     for odd, found in zip(kinds[1:], outputs[1:], strict=True):
         differ = {name: sorted({*outputs[0][name]} ^ {*found[name]}) for name in found}
         assert not {name: some for name, some in differ.items() if some}, odd

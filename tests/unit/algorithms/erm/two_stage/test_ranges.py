@@ -350,7 +350,8 @@ def test_targets_are_clipped_into_what_was_released() -> None:
     bounds = model.ranges_[-1]
     assert model.predict(1e6 * X).max() <= bounds.upper
     assert model.ranges_[0].transform == "none"
-    again = model.fit(X, -y)  # a second fit knows nothing of the first one's ranges
+    # A second fit knows nothing of the first one's ranges; it has a seed, as noise moves one upper end in 100 above 0.
+    again = model.set_params(random_state=0).fit(X, -y)
     assert again.ranges_[-1].upper <= 0
 
 
