@@ -55,16 +55,17 @@ def write_atomically(
 
     The `content` is text (written as UTF-8), bytes, or a function that writes into the binary file it is given; when it
     raises, the exception goes on and an old file stays as it was. `mode` says who may read and write the file, less
-    what the process's umask takes away. Symbolic links are followed, and pipes and devices written into as they are.
+    what the process's umask takes away. Links are followed; pipes, devices and standard output are written into.
     `InvalidParameterError` is raised when the folder is missing or cannot be written, and when the file exists but
     must be `new`.
     """
-    straight = os.path.exists(path) and not (new or os.path.isfile(path))
+    output = os.fspath(path) == "/dev/stdout"
+    straight = output or (os.path.exists(path) and not (new or os.path.isfile(path)))
     target = Path(path if new or straight else os.path.realpath(path))
     partial = target if straight else target.with_name(f".{target.name}.{secrets.token_hex(6)}.partial")
     flags = os.O_WRONLY | os.O_CLOEXEC | (0 if straight else os.O_CREAT | os.O_EXCL)
     try:
-        file = open(os.open(partial, flags, mode), "wb")  # noqa: SIM115
+        file = open(os.dup(1) if output else os.open(partial, flags, mode), "wb")  # noqa: SIM115
     except OSError as error:
         raise _unwritable(path, error) from None
     try:

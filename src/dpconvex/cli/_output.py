@@ -253,13 +253,14 @@ def _take_place(working: Path, path: Path, force: bool) -> None:
     try:
         os.rename(working, path)  # which may be an empty folder
     except BaseException as error:
-        if replacing:
+        if replacing and not os.path.lexists(path):
             os.rename(old, path)
-        if replacing or not path.exists() or not isinstance(error, OSError):
+            raise
+        if not os.path.lexists(path) or not isinstance(error, OSError):
             raise
         os.rename(working, beside := path.with_name(working.name[1:]))
         RELEASED.set(f". This release is in {beside}")
-        raise InvalidParameterError("out", str(path), "got another release during this run") from None
+        raise InvalidParameterError("out", str(path), "was written by another run meanwhile") from None
     RELEASED.set(f". This release is in {path}")
     if replacing:
         shutil.rmtree(old, ignore_errors=True)

@@ -35,7 +35,7 @@ class FindsRanges:
     _looks: bool = True  #: Whether the caller allows looks, which privately narrow declared ranges; a search does not.
     _may_look: bool = False  #: Whether the parameters allow looks at declared ranges of columns and target.
     _finds_target: bool = False  #: Whether the fit finds the target's range, too.
-    _yes_or_no: bool = False  #: Whether the target's declared range joins two whole numbers: no look cuts one off.
+    _yes_or_no: bool = False  #: Whether the target's declared range joins two whole numbers, with no fine step.
 
     @property
     def _missing(self) -> float:
@@ -94,8 +94,8 @@ class FindsRanges:
         """Return the epsilon of looks at the target's range and at the columns' declared ranges; 0 without a look."""
         if not self._may_look:
             return 0.0, 0.0
-        epsilon, target = self._beside(features, privacy, n).epsilon, self._target_range() and not self._yes_or_no
-        felt = ranges.weighing(n, privacy)
+        epsilon, felt = self._beside(features, privacy, n).epsilon, ranges.weighing(n, privacy)
+        target = self._target_range() and not (self._yes_or_no and felt * epsilon < ranges.ENDS)
         each = ranges.looks_cost(epsilon, felt, len(features.lookable))
         return ranges.look_cost(epsilon, felt) if target else 0.0, each
 
@@ -128,7 +128,7 @@ class FindsRanges:
         n = found[0].problem.n
         look, looks = (cost > 0 for cost in self._look_costs(features, privacy, n))
         finds = self._open(features) + len(features.placed) + look + looks
-        declared = self._may_look and self._target_range() and not (self._finds_target or self._yes_or_no)
+        declared = self._may_look and self._target_range() and not self._finds_target and (look or not self._yes_or_no)
         alone = ranges.look_cost(privacy.epsilon, n, True) if declared else 0.0  # for constants, which use no column
         # numeric targets are seldom proportional to the logarithm of a column
         linear = features.linear if self._target_range() is None else features.unranged

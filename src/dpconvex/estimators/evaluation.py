@@ -34,7 +34,7 @@ from dpconvex.estimators import _targets
 from dpconvex.estimators._digest import model_digest
 from dpconvex.estimators._features import scores_of_rows
 from dpconvex.estimators._matrices import fitted_columns, same_length
-from dpconvex.estimators._streams import able, users_of
+from dpconvex.estimators._streams import able, open_cells, users_of
 from dpconvex.estimators.base import FittedModel, PrivateLinearModel
 from dpconvex.estimators.classifiers import LogisticModel, PrivateLinearClassifier
 from dpconvex.estimators.sparse import PrivateSparseClassifier
@@ -250,20 +250,18 @@ def fit_and_evaluate(
         raise InvalidParameterError("classes", model.classes, what, "List the classes")  # pyright: ignore
     source = source_from(model.random_state)
     users = users_of(model.schema, X, groups)
-    features, encoded = model._encoded(X, reset=True)
+    features, encoded, *_ = open_cells(model, X) or model._encoded(X, reset=True)
     records = encoded.shape[0]
     units = records if users is None else users.n_users
     held = round(holdout * units)
     if not 0 < held < units:
         what = f"leaves {held} of {units} units to evaluate on: both parts need at least one"
         raise InvalidParameterError("holdout", holdout, what, "Use another share, or more records")
-    if y is not None or model.schema is None:
-        # Labels of another type than declared are refused here, before they cost something.
-        same_length(records, len(model._targets_of(X, y)))  # pyright: ignore[reportAttributeAccessIssue]
+    same_length(records, len(model._targets_of(X, y)))  # pyright: ignore[reportAttributeAccessIssue]
+    model._weights(X, None)  # what has another form than declared is refused before it costs something
+    levels_of(model.schema, by or ())
     same_length(records, records if users is None else users.n_records, "groups")
     unit = Unit.RECORD if users is None else Unit.USER
-    if model.schema is not None:
-        model.schema.require_confirmed()
     plan = able(model, encoded)._plans(features, units - held, model._declared_loss(), unit)[0]
     evaluation = PrivacyParams(epsilon, unit=unit)
     promise = PrivacyParams(max(plan.privacy.epsilon, epsilon), plan.privacy.delta, unit=unit)
@@ -294,7 +292,7 @@ def fit_and_evaluate(
 
 def _rows(values: Any, index: Array) -> Any:
     """Return the chosen rows of a table, array, sparse matrix or list, in the chosen order; None for None."""
-    return values[index] if scipy.sparse.issparse(values) else taken(typed(values), index)
+    return values.tocsr()[index] if scipy.sparse.issparse(values) else taken(typed(values), index)
 
 
 def _classes(model: Any) -> int:

@@ -225,8 +225,8 @@ class PrivateLinearRegressor(_targets.Regressor, PrivateLinearModel):
 
     @property
     def _yes_or_no(self) -> bool:
-        bounds = self._declared()
-        return bounds.width == 1 and float(bounds.lower).is_integer()
+        bounds, target = self._declared(), None if self.target_bounds else getattr(self.schema, "target", None)
+        return bounds.width == 1 and float(bounds.lower).is_integer() and not 0 < getattr(target, "step", 0.0) < 0.25
 
     def _target_part(self, ran: LinearModelPlan) -> tuple[NumberRange, ...]:
         whole = (0, PARTS) if self._yes_or_no and getattr(ran, "cells", ()) else ()  # `ranges_` has a place for it

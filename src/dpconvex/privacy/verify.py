@@ -271,14 +271,13 @@ def plan_checks(read: PrivacyCertificate, again: Callable[[PrivacyCertificate], 
     except Exception as error:  # any exception that a forger's inputs cause in a planner is a failed check
         return [Check(PLANNED, False, f"there is no such plan: {type(error).__name__}: {str(error)[:200]}{other}")]
     others = sorted(name for name, version in here.items() if read.versions.get(name) != version)
-    counting = {"numpy", "scipy", "dp-accounting"}.intersection(others)  # they may change a number's last places
     stated, expected = (json.loads(json.dumps(each.to_dict())) for each in (read, planned))
     for each in (stated, expected):
         each["method"] = {name: each[name] for name in ("algorithm", "constants", "theorem")}
         each["assumptions"] = [text for text in each["assumptions"] if text in expected["assumptions"]]
     checks = []  # of a noise source that is not known here nothing is known, so it is no planned one
     for name in ("target", "spent", "releases", "public", "method", "assumptions", "noise_source"):
-        slack = SECOND if counting and name != "target" else SAME  # a promise is given, not computed
+        slack = SECOND if {"numpy", "scipy", "dp-accounting"} & {*others} and name != "target" else SAME
         found = next(_differences(stated[name], expected[name], (name,), slack), None)
         detail = "as planned"
         if found is not None:

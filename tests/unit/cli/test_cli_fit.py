@@ -18,6 +18,7 @@ from dpconvex import Budget, PrivateLogisticRegression, load_model, verify
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.cli import _output
 from dpconvex.cli.report import GRID
+from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import persistence
 from dpconvex.estimators.classifiers import CAPS
 
@@ -247,10 +248,30 @@ def test_what_another_run_wrote_meanwhile_is_kept(
     (kept,) = leftovers(tmp_path) - {"model", "own.json", "own.json.lock"}
     said = f"This release is in {tmp_path / kept}. Epsilon 1 stays charged to own.json\n"
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.endswith(f"model': got another release during this run. {said}")
+    assert result.stderr.endswith(f"model': was written by another run meanwhile. {said}")
     assert (tmp_path / "model" / "certificate.json").read_text() == "of another run"
     assert {each.name for each in (tmp_path / kept).iterdir()} >= {"model.skops", "certificate.json", "report.html"}
     assert verify(tmp_path / kept).passed
+
+
+def test_what_takes_the_place_of_a_replaced_release_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --force the old release made room, another run took it, and the own release was deleted."""
+    working, path, rename = tmp_path / ".model.own", tmp_path / "model", os.rename
+    for folder, text in ((path, "old"), (working, "own")):
+        folder.mkdir()
+        (folder / "certificate.json").write_text(text)
+
+    def meanwhile(source: Path, target: Path) -> None:
+        rename(source, target)
+        if source == path:
+            path.mkdir()
+            (path / "certificate.json").write_text("of another run")
+
+    monkeypatch.setattr(os, "rename", meanwhile)
+    with pytest.raises(InvalidParameterError, match="written by another run"):
+        _output._take_place(working, path, True)
+    assert (path / "certificate.json").read_text() == "of another run"
+    assert (tmp_path / "model.own" / "certificate.json").read_text() == "own"
 
 
 def test_output_that_cannot_be_printed_does_not_deny_the_release(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import IO
 
@@ -275,3 +277,12 @@ def test_unwritable_places_are_named(tmp_path: Path) -> None:
         with pytest.raises(InvalidParameterError, match=r"path=.*must be a file that can be written .*writable folder"):
             write_atomically(path, "x")
     assert sorted(os.listdir(tmp_path)) == ["file", "folder"]
+
+
+@pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="a name of POSIX systems")
+def test_standard_output_goes_on_where_it_is(tmp_path: Path) -> None:
+    """Redirected into a file, that file was replaced: what was written before and after was lost."""
+    code = "from dpconvex.data import write_atomically as w; print(1, flush=True); w('/dev/stdout', '2\\n'); print(3)"
+    with (tmp_path / "out").open("w") as file:
+        subprocess.run([sys.executable, "-c", code], stdout=file, check=True)
+    assert (tmp_path / "out").read_text() == "1\n2\n3\n"

@@ -32,10 +32,11 @@ from dpconvex import (
     private_metrics,
     verify,
 )
-from dpconvex.data import ClassTarget
+from dpconvex.data import ClassTarget, NumericTarget
 from dpconvex.errors import (
     AccuracyError,
     BudgetExceededError,
+    DpconvexError,
     InvalidDataError,
     InvalidParameterError,
     LargeDeltaWarning,
@@ -338,6 +339,23 @@ def test_wrong_labels_are_refused_before_anything_is_paid(data, wrong: dict[str,
         with pytest.raises((InvalidDataError, InvalidParameterError), match=message):
             fit_and_evaluate(model, data[0], **{"y": data[1], "epsilon": 1.0, **wrong})
         assert float(budget.account().left[0]) == 1.0
+
+
+@pytest.mark.parametrize("wrong", ["no target", "dates", "no weights", "by"])
+def test_tables_of_another_form_cost_nothing(wrong: str) -> None:
+    """Of a table with its own target, and for `by` and weights, it paid first."""
+    x = np.linspace(0, 1, 200)
+    frame = pd.DataFrame({"x": x, "y": x, "w": x})
+    frame = frame.drop(columns="y") if wrong == "no target" else frame
+    frame = frame.assign(y=pd.Timestamp("2020-01-01")) if wrong == "dates" else frame
+    frame = frame.drop(columns="w") if wrong == "no weights" else frame
+    schema = Schema((NumericColumn("x", 0, 1),), NumericTarget("y", 0, 1), weight="w", weight_cap=1.0)
+    with budget_context(epsilon=1.0) as budget:
+        with pytest.raises(DpconvexError):
+            fit_and_evaluate(
+                PrivateLinearRegression(1.0, schema=schema), frame, epsilon=1.0, by="z" if wrong == "by" else None
+            )
+        assert budget.account().left[0] == 1
 
 
 def test_models_of_curves_are_planned_with_the_names_of_a_frame() -> None:

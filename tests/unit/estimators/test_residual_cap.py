@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpconvex import PrivateAdditiveRegressor, PrivateLinearRegression, verify
+from dpconvex import NumericColumn, PrivateAdditiveRegressor, PrivateLinearRegression, Schema, verify
+from dpconvex.data import NumericTarget
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators.regressors import CAPS
 from dpconvex.losses import HuberLoss, SquaredLoss
@@ -86,3 +87,16 @@ def test_a_rare_yes_keeps_its_rate(model: type, n: int, epsilon: float) -> None:
     fitted = model(epsilon, feature_bounds=(0, 1), target_bounds=(0, 1), random_state=0).fit(X, y)
     assert abs(fitted.predict(X).mean() - y.mean()) < 0.03
     assert np.square(fitted.predict(X) - y).mean() < 1.01 * y.var()
+
+
+def test_only_a_range_of_yes_and_no_is_not_looked_at() -> None:
+    """A step says that there are values between the ends; with very many records a look is taken in any case."""
+
+    def looked(n: int, lower: float, upper: float, step: float = 0.0) -> bool:
+        target = NumericTarget("y", lower, upper, step=step)
+        model = PrivateLinearRegression(1.0, schema=Schema((NumericColumn("x", 0, 3),), target))
+        return getattr(model.plan(n)[0], "look", None) is not None
+
+    assert [looked(5000, *ends) for ends in ((0, 1), (1, 2), (0, 1, 0.5), (0, 1, 1.0))] == [False] * 4
+    assert [looked(5000, *ends) for ends in ((0, 1, 0.01), (0, 1.5), (0.5, 1.5), (0, 2))] == [True] * 4
+    assert looked(40_000, 0, 1)

@@ -165,8 +165,7 @@ class DataDomain:
     @cached_property
     def n_features(self) -> int:
         """Number of columns of the data matrix, without the constant feature."""
-        # Plans are handed out with what a domain has cached, so `_runs` is asked for whatever records hold.
-        return sum(size * count for _, _, size, _, count in self._runs)
+        return sum(size * count for _, _, size, _, count in self._runs)  # so plans keep runs, whatever records hold
 
     @property
     def dim(self) -> int:
@@ -240,7 +239,7 @@ class DataDomain:
         if X.ndim != 2 or X.shape[1] != self.n_features:
             raise InvalidDataError(f"X has shape {_validate.shape_of(X)}; the domain needs (n, {self.n_features})")
         if X.dtype.kind not in "fiub":
-            raise InvalidDataError(f"X has dtype {_validate.dtype_of(X)}; real numbers are needed. Text needs a Schema")
+            raise InvalidDataError(f"X has dtype {_validate.dtype_of(X)}; must be numeric. Encode text with a Schema")
 
     def holds(self, X: Floats) -> bool:
         """Return whether a quick test shows rows to be in the domain; it knows intervals and vertices of simplices."""

@@ -132,7 +132,7 @@ def test_public_form_is_checked(X):
 
 @pytest.mark.parametrize("cells", [["1", "2"], ["hello world", "2"]])
 def test_messages_do_not_say_how_long_a_text_is(cells: list[str]) -> None:
-    with pytest.raises(InvalidDataError, match=r"^X has dtype str; real numbers are needed"):
+    with pytest.raises(InvalidDataError, match=r"^X has dtype str; must be numeric"):
         DataDomain.box(2, 1.0).check_columns(np.array([["1", "2"], cells]))
 
 

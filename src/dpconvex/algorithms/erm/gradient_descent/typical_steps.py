@@ -175,7 +175,7 @@ def typical_levels(problem: LinearModelProblem, weights: Floats) -> tuple[tuple[
     """Return clipping levels over the longest gradient's length, and their costs; `weights` as in `typical_length`."""
     loss, typical = problem.loss, typical_length(problem.domain, weights)
     unit = min(1.0, loss.value_at_zero / math.log(2))  # costs were measured for two classes, where zero loses log 2
-    typical *= max(1.0, (problem.residual or 0.0) / ORDINARY.residual_in_part)  # of numbers; else there is no residual
+    typical *= max(1.0, (problem.residual or 0.0) / ORDINARY.residual_in_part)  # longer for yes and no
     levels = TUNING.residual_levels if _has_residuals(loss) else TUNING.clipping_levels
     levels = levels if loss.usual == loss else levels[-2:]  # a capped loss has short gradients: no low level is needed
     found = [(min(1.0, level * typical), cost * unit if level * typical < 1 else 0.0) for level, cost in levels]

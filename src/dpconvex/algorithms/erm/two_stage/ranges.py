@@ -71,6 +71,7 @@ ADDED_LEMMA += "common change, which moves no choice (docs, Private ranges, Lemm
 LOOKED, LOOK_SHARES, NEEDED, HALVED = 300.0, (0.03, 0.1), 500.0, 2.0
 """A look at a target takes epsilon LOOKED/n, within these shares of epsilon, if n epsilon is at least NEEDED. Halving
 the width scores as many units as HALVED scales of the noise (`benchmarks/declared_ranges.py`, learning tables)."""
+ENDS = 30_000.0  #: Least n epsilon for a look that may cut off yes or no: then halvings are worth 2 % of the units.
 LOOKED_FEW, FEW_SHARES, LEAST, LEAST_ALONE = 50.0, (0.1, 0.5), 150.0, 60.0
 """LOOKED and its shares below NEEDED; least n epsilon for a look, or before a constant (`benchmarks/few_records.py`)"""
 LOOKED_EACH, EACH_SHARES, HALVED_EACH = 100.0, (0.02, 0.1), 2.0
