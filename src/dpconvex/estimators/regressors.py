@@ -225,7 +225,8 @@ class PrivateLinearRegressor(_targets.Regressor, PrivateLinearModel):
 
     @property
     def _yes_or_no(self) -> bool:
-        bounds, target = self._declared(), None if self.target_bounds else getattr(self.schema, "target", None)
+        target = getattr(self.schema, "target", None) if self.target_bounds is None else None
+        bounds = self._declared()
         return bounds.width == 1 and float(bounds.lower).is_integer() and not 0 < getattr(target, "step", 0.0) < 0.25
 
     def _target_part(self, ran: LinearModelPlan) -> tuple[NumberRange, ...]:
