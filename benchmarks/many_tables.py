@@ -160,9 +160,7 @@ def task(name: str, kind: str, whole: pd.DataFrame, target: str, draw: np.random
     schema = replace(schema, columns=tuple(columns), target=goal)
     X, size = schema.encode(frame), len(y)
     if number:
-        width, design = goal.upper - goal.lower, np.column_stack([X, np.ones(size)])
-        found = design @ np.linalg.lstsq(design, y, rcond=None)[0]
-        constant, best = y.var() / width**2, float(np.square(found - y).mean()) / width**2
+        constant, best = squares(X, y, goal)
     else:
         rates = np.bincount(y) / size
         scale = np.maximum(np.abs(X).max(0), 1e-9)
@@ -172,6 +170,13 @@ def task(name: str, kind: str, whole: pd.DataFrame, target: str, draw: np.random
     if best < TOLD * constant:
         return None
     return Task(name, kind, schema, frame, X, y, float(constant), best)
+
+
+def squares(X: np.ndarray, y: np.ndarray, goal: Any) -> tuple[float, float]:
+    """Return the mean squared errors of a constant and of a linear model, in squares of the target's range."""
+    width, design = goal.upper - goal.lower, np.column_stack([X, np.ones(len(y))])
+    found = design @ np.linalg.lstsq(design, y, rcond=None)[0]
+    return float(y.var() / width**2), float(np.square(found - y).mean()) / width**2
 
 
 def wider(column: Any, draw: np.random.Generator) -> Any:

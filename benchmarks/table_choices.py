@@ -46,7 +46,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import combinations, product
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -238,7 +238,7 @@ def mending(half: str, epsilons: list[float], deltas: list[float], seeds: int) -
                 latent_classes.MISSED = value if plan.law == "gaussian" else usual
                 fitting = plan.fitting if plan.law == "gaussian" else replace(plan.fitting, again=value)
                 model = latent_classes.fit(released, fitting)
-                answers = np.concatenate([model.marginal(subset).ravel() for subset in queries.subsets])
+                answers = model.answers(queries.subsets)
                 row[f"{value}"] = variations(queries, truth, answers)
             latent_classes.MISSED, latent_classes._fits = usual, fits
             rows.append(row)
@@ -296,7 +296,7 @@ def trends(half: str, epsilons: list[float], deltas: list[float], seeds: int) ->
                     made[k] if (k := next(calls)) in made else made.setdefault(k, fits(*given))
                 )
                 model = latent_classes.fit(released, plan.fitting)
-                answers = np.concatenate([model.marginal(subset).ravel() for subset in queries.subsets])
+                answers = model.answers(queries.subsets)
                 off = np.abs([correlation(model.marginal(pair)) for pair in pairs] - np.array(real))
                 strong = off[np.abs(real) > 0.3]
                 row[label] = [
@@ -458,7 +458,7 @@ def steps(tables: Iterator[tuple[str, Schema, pd.DataFrame]], epsilons: list[flo
                 vars(plan)["steps"] = factor * fewest
                 model = plan.fitted(noisy)[0]
                 for each, right in zip(orders, truth, strict=True):
-                    answers = np.concatenate([model.marginal(subset).ravel() for subset in each.subsets])
+                    answers = model.answers(each.subsets)
                     row.append(variations(each, right, answers)[0])
             found.append(np.log(row) - np.log(row[:2] * len(FACTORS)))
             names.add(name)
@@ -470,14 +470,13 @@ def steps(tables: Iterator[tuple[str, Schema, pd.DataFrame]], epsilons: list[flo
         print(f"{factor}: {mean[0]:.3f}, {mean[1]:.3f} ({most[0]:.2f}, {most[1]:.2f})")
 
 
-def absent(codes: np.ndarray, queries: Marginals) -> list[Any]:
-    """Return the pairs of values that no record has, though many were expected of independent columns."""
+def absent(queries: Marginals, truth: np.ndarray, n: int) -> list[Any]:
+    """Return the pairs of values that none of n records has, though many were expected of independent columns."""
     found = []
-    for i, j in combinations(range(len(queries.shape)), 2):
-        sides = [np.arange(queries.shape[k] + 1) for k in (i, j)]
-        counts = np.histogram2d(codes[:, i], codes[:, j], sides)[0]
-        expected = np.outer(counts.sum(1), counts.sum(0)) / len(codes)
-        few = (counts == 0) & (expected > max(ABSENT[0], ABSENT[1] * len(codes)))
+    for (i, j), block in zip(queries.subsets, queries.blocks, strict=True):
+        shares = truth[block].reshape(queries.shape[i], queries.shape[j])
+        expected = np.outer(shares.sum(1), shares.sum(0))
+        few = (shares == 0) & (expected > max(ABSENT[0] / n, ABSENT[1]))
         found += [((i, int(a)), (j, int(b))) for a, b in np.argwhere(few)]
     return found
 
@@ -486,7 +485,7 @@ def zeros(half: str, epsilons: list[float], deltas: list[float]) -> None:
     """Print total variation of pairs in drawn records by the weight of impossible pairs, relative to the first."""
     rows, usual = [], latent_classes.ZERO_WEIGHT
     for name, codes, queries, truth in with_pairs(half):
-        found, draw = absent(codes, queries), np.random.default_rng(many_tables.checksum(name))
+        found, draw = absent(queries, truth, len(codes)), np.random.default_rng(many_tables.checksum(name))
         if not found or len(queries.shape) < 3:
             continue
         few = [found[k] for k in draw.permutation(len(found))[:3]]

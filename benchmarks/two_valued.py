@@ -40,12 +40,8 @@ OPTIONS: dict[str, dict[str, float]] = {
 
 def measure(name: str, schema: Schema, frame: pd.DataFrame) -> many_tables.Task:
     """Return a task with a number as target, and the least squares of a constant and of a linear model."""
-    X, y, goal = schema.encode(frame), np.asarray(schema.encode_target(frame)), schema.target
-    assert isinstance(goal, NumericTarget)
-    design, width = np.column_stack([X, np.ones(len(y))]), goal.upper - goal.lower
-    found = design @ np.linalg.lstsq(design, y, rcond=None)[0]
-    constant, best = y.var() / width**2, float(np.square(found - y).mean()) / width**2
-    return many_tables.Task(name, many_tables.KINDS[2], schema, frame, X, y, float(constant), best)
+    X, y = schema.encode(frame), np.asarray(schema.encode_target(frame))
+    return many_tables.Task(name, many_tables.KINDS[2], schema, frame, X, y, *many_tables.squares(X, y, schema.target))
 
 
 def coded(task: many_tables.Task) -> many_tables.Task:

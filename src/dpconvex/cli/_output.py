@@ -255,12 +255,11 @@ def _take_place(working: Path, path: Path, force: bool) -> None:
     except BaseException as error:
         if replacing and not os.path.lexists(path):
             os.rename(old, path)
-            raise
-        if not os.path.lexists(path) or not isinstance(error, OSError):
-            raise
-        os.rename(working, beside := path.with_name(working.name[1:]))
-        RELEASED.set(f". This release is in {beside}")
-        raise InvalidParameterError("out", str(path), "was written by another run meanwhile") from None
+        elif os.path.lexists(path) and isinstance(error, OSError):
+            os.rename(working, beside := path.with_name(working.name[1:]))
+            RELEASED.set(f". This release is in {beside}")
+            raise InvalidParameterError("out", str(path), "was written by another run meanwhile") from None
+        raise
     RELEASED.set(f". This release is in {path}")
     if replacing:
         shutil.rmtree(old, ignore_errors=True)

@@ -251,7 +251,8 @@ def fit_and_evaluate(
     source = source_from(model.random_state)
     users = users_of(model.schema, X, groups)
     features, encoded, *_ = open_cells(model, X) or model._encoded(X, reset=True)
-    records = encoded.shape[0]
+    records, planner = encoded.shape[0], able(model, encoded)
+    del encoded  # a fit encodes its own part, and needs the room
     units = records if users is None else users.n_users
     held = round(holdout * units)
     if not 0 < held < units:
@@ -262,7 +263,7 @@ def fit_and_evaluate(
     levels_of(model.schema, by or ())
     same_length(records, records if users is None else users.n_records, "groups")
     unit = Unit.RECORD if users is None else Unit.USER
-    plan = able(model, encoded)._plans(features, units - held, model._declared_loss(), unit)[0]
+    plan = planner._plans(features, units - held, model._declared_loss(), unit)[0]
     evaluation = PrivacyParams(epsilon, unit=unit)
     promise = PrivacyParams(max(plan.privacy.epsilon, epsilon), plan.privacy.delta, unit=unit)
     plan_evaluation(held, evaluation)  # raises if the evaluation cannot run

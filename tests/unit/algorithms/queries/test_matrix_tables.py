@@ -258,7 +258,7 @@ def test_a_model_of_many_columns_of_two_values_is_nearer_than_with_noise_on_ever
         plan = noisy_tables.plan(queries, n, PrivacyParams(1.0), relations="all", noise=noise)
         released = plan.release(codes, SeededSource(0), Ledger(plan.privacy, plan.releases))
         model = latent_classes.fit(released, FitPlan(10, 2, 200, False, False, 0))
-        answers = np.concatenate([model.marginal(subset).ravel() for subset in queries.subsets])
+        answers = model.answers(queries.subsets)
         errors[noise] = np.abs(answers - truth).mean()
     assert errors["matrix"] < 0.75 * errors["tables"]
     assert plan.fitting.fixed

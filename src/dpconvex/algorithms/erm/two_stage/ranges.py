@@ -30,7 +30,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, field, replace
 from functools import partial
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -159,7 +159,7 @@ class RangedPlan(TwoStagePlan):
         found = tuple(map(astuple, self.outer)), self.edges, *looks
         return (*found, *self.then.course) if self.edges or self.target_cells or self.cells else ()
 
-    def resumed(self, *course: Any) -> "RangedPlan":
+    def resumed(self, *course: Any) -> Any:
         """Return the plan in which these ranges, which must be possible outcomes, and later values are released."""
         fields, edges, *later = course
         target, *later = later if self.look else ((), *later)
@@ -176,7 +176,7 @@ class RangedPlan(TwoStagePlan):
             raise InvalidParameterError("knots", sought, "must be edges of cells, increasing, of each column's range")
         parts = {"target_cells": tuple(target), "cells": tuple(map(tuple, cells))}
         plan = continued(self, outer=outer, edges=tuple(map(tuple, edges)), **parts)
-        return plan.after(cast(LinearModelPlan, plan.then.resumed(*later))) if later else plan
+        return TwoStagePlan.resumed(plan, *later)
 
     @property
     def theorem(self) -> str:
