@@ -22,7 +22,7 @@ from dpconvex.algorithms.erm import registry
 from dpconvex.algorithms.select import Registry
 from dpconvex.privacy import PrivacyCertificate, profiles
 from dpconvex.problems.data import _threads
-from dpconvex.randomness import source
+from dpconvex.randomness import BitSource, SeededSource, SystemSource, exact, source
 
 # The gate must give the same verdict twice, so examples are derived from the test alone, and never timed.
 # `HYPOTHESIS_PROFILE=explore` searches at random, with ten times as many examples.
@@ -66,6 +66,23 @@ def entropy_of_test(size: int) -> bytes:
 
 _PID = os.getpid()
 source.os = SimpleNamespace(urandom=entropy_of_test)  # type: ignore[assignment]
+
+
+def drawn_again(draw: Callable[..., Any]) -> Callable[..., Any]:
+    """OpenDP's samplers ask the operating system themselves: they run, and other noise of the same law is returned."""
+
+    def drawn(units: Any, scale: float, source: BitSource) -> Any:
+        as_ever = draw(units, scale, source)
+        if type(source) is not SystemSource or "test_samplers" in os.environ.get("PYTEST_CURRENT_TEST", ""):
+            return as_ever
+        return draw(units, scale, SeededSource(int.from_bytes(entropy_of_test(16), "little")))
+
+    return drawn
+
+
+for _draw in (exact.discrete_laplace, exact.discrete_gaussian, exact.noisy_argmax):
+    setattr(exact, _draw.__name__, drawn_again(_draw))
+
 
 # Each call of a runner would build all commands and options anew: 30 ms, hundreds of times.
 typer.testing._get_command = cache(typer.testing._get_command)  # type: ignore[attr-defined]

@@ -236,7 +236,8 @@ def test_few_units_pay_more_for_a_look_and_a_constant_takes_one_sooner(users: bo
     n = 10 * round(LEAST_ALONE)
     groups = {"groups": np.repeat(np.arange(n), 2)} if users else {}
     X, y = rng.random((2 * n if users else n, 40)), 30 + rng.random(2 * n if users else n)
-    model = PrivateLinearRegression(0.1, feature_bounds=(0, 1), target_bounds=(0, 2400)).fit(X, y, **groups)
+    given: dict[str, Any] = {"feature_bounds": (0, 1), "target_bounds": (0, 2400)}
+    model = PrivateLinearRegression(0.1, **given).fit(X, y, **groups)
     plan, certificate = model.plan_, model.certificate_
     assert isinstance(plan, RangedPlan)
     assert plan.algorithm == "constant"
@@ -248,7 +249,7 @@ def test_few_units_pay_more_for_a_look_and_a_constant_takes_one_sooner(users: bo
     assert not verify(replace(certificate, spent_epsilon=0.098)).passed
     (found,) = model.ranges_
     assert found.upper <= 600
-    fewer = PrivateLinearRegression(0.1, feature_bounds=(0, 1), target_bounds=(0, 2400)).plan(n - 10, 40)
+    fewer = PrivateLinearRegression(0.1, **given).plan(n - 10, 40)
     assert {each.algorithm: getattr(each, "look", None) for each in fewer}["constant"] is None
 
 
