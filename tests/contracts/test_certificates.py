@@ -755,6 +755,18 @@ def test_only_some_versions_excuse_a_number(package: str, promise: float, price:
     assert passes(fields) == accepted
 
 
+def test_another_version_excuses_no_lower_cost() -> None:
+    """With a forged version of NumPy, and a little more noise stated, a thousandth of the cost could be left out."""
+    fields = copy.deepcopy(genuine("output pure"))
+    fields["versions"]["numpy"] = "0.0.1"
+    fields["releases"][0]["event"]["scale"] *= 1.0009
+    fields["spent"]["epsilon"] /= 1.0009
+    fields["digest"] = digest(fields)
+    assert verify_numbers(json.dumps(fields)).passed
+    failed = [check.name for check in verify(json.dumps(fields)).checks if not check.passed]
+    assert failed == ["planned again: spent"]
+
+
 @pytest.mark.parametrize("text", ['{"a": 1, "a": 2}', '{"a": NaN}', '{"a": Infinity}', '{"a":' * 100_000])
 def test_ambiguous_json_is_no_certificate(text: str) -> None:
     assert not verify(text).passed

@@ -14,7 +14,7 @@ from dpconvex.algorithms.base import (
     require,
     require_average,
     require_delta,
-    require_samplers,
+    require_runnable,
     uses,
     within_floats,
 )
@@ -24,5 +24,5 @@ from dpconvex.algorithms.recipes import Recipe, continued, recorded, stored
 __all__ = [
     "ConvexPlan", "LinearModelPlan", "Plan", "PredictedError", "PrivateResult", "Recipe", "StatedPlan", "begin",
     "check_average", "check_relation", "check_unit", "continued", "in_units", "recorded", "require", "require_average",
-    "require_delta", "require_samplers", "stored", "uses", "within_floats",
+    "require_delta", "require_runnable", "stored", "uses", "within_floats",
 ]  # fmt: skip

@@ -20,7 +20,7 @@ from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import Recipe, stored_recipe
 from dpconvex.errors import HopelessPlanWarning, InvalidDataError, InvalidParameterError, warn
 from dpconvex.mechanisms import Planned
-from dpconvex.privacy import Assumption, NoiseSource, Payment, PrivacyCertificate, Release, certify, charge
+from dpconvex.privacy import Assumption, Ledger, NoiseSource, Payment, PrivacyCertificate, Release, certify, charge
 from dpconvex.privacy.params import Neighboring, PrivacyParams, Unit
 from dpconvex.problems import LinearModelProblem, UserGroups
 from dpconvex.problems.base import Problem
@@ -273,8 +273,9 @@ def warn_of(plan: Plan, n: int, promise: PrivacyParams | None = None) -> None:
         warn(errors.LargeDeltaWarning, f"delta={promise.delta:g}: {what}. Use a value far below, or 0")
 
 
-def require_samplers(plan: Releasing, source: BitSource) -> None:
-    """Raise `MissingExtraError`, before anything is paid, if a run needs OpenDP's samplers and these are missing."""
+def require_runnable(plan: Plan, source: BitSource) -> None:
+    """Raise, before anything is paid, what a run would: costs beyond the promise, or samplers that are missing."""
+    Ledger(plan.privacy, plan.releases)
     if source.private and not plan.exact_bits(OwnSamplers()):
         _validate.installed("opendp")
 
@@ -287,7 +288,7 @@ def begin(
     Return the payment, which the certificate names. `what` describes the fit in words; `columns` is the number or the
     names of the data's columns; `n` counts units. `promise` is that of the whole fit, if the plan is only part of it.
     """
-    require_samplers(plan, source)
+    require_runnable(plan, source)
     warn_of(plan, n, promise)
     return charge(promise or plan.privacy, what, columns, n, private=source.private)
 

@@ -154,7 +154,7 @@ def user_labels(groups: Any) -> Array:
     labels = column_of(groups, "groups")
     if isinstance(labels, nw.Series):
         return frames.label_codes(labels)
-    if isinstance(groups, list | tuple):
+    if labels.dtype.kind == "O":  # a user labeled 5 and 5.0 is one, whatever holds the labels
         with np.errstate(all="ignore"):
             return np.frompyfunc(frames.whole, 1, 1)(labels)
     if labels.dtype.kind in "cV":  # these have no order that a missing part leaves unchanged

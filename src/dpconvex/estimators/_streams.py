@@ -113,6 +113,20 @@ def users_of(schema: Schema | None, X: Any, groups: Any, *, empty: bool = False)
     return None if groups is None else UserGroups.of(user_labels(groups), empty=empty)
 
 
+def checked(model: Any, X: Any, y: Any, groups: Any) -> tuple[FeatureMap, int, UserGroups | None, Any]:
+    """Return the features, the number of records in memory, their users, and a copy of the model that plans for them.
+
+    Raises what a fit would for records of another form than declared, before they cost something.
+    """
+    users = users_of(model.schema, X, groups)
+    features, encoded, *_ = open_cells(model, X) or model._encoded(X, reset=True)
+    records = encoded.shape[0]
+    same_length(records, len(model._targets_of(X, y)), private=users is not None)
+    same_length(records, records if users is None else users.n_records, "groups", private=True)
+    model._weights(X, None)
+    return features, records, users, able(model, encoded)
+
+
 def open_users(schema: Schema, table: TableSource, groups: Any) -> UserGroups | None:
     """Return the users of a table's rows, from labels (n,) or the schema's user column; None for records."""
     # A pass reads the labels; each portion is sent those of its own rows.

@@ -364,9 +364,9 @@ class PrivateLinearModel(FittedModel, Exported):
     ) -> None:  # fmt: skip
         """Plan, run, and store what was released; predictions are ``middle + output_scale * z``."""
         declared = not self._relation.fixes_size
-        _matrices.same_length(encoded.shape[0], len(targets), private=declared)
+        _matrices.same_length(encoded.shape[0], len(targets), private=declared or groups is not None)
         if groups is not None:
-            _matrices.same_length(len(targets), groups.n_records, "groups", private=declared)
+            _matrices.same_length(len(targets), groups.n_records, "groups", private=True)
         if self._weighs:
             targets = packed(self._weighted(loss), targets, weights, self._cap)
         n, unit = (len(targets), Unit.RECORD) if groups is None else (groups.n_users, Unit.USER)

@@ -147,7 +147,9 @@ class PrivateLinearClassifier(_targets.Classifier, PrivateLinearModel):
         return _targets.declared_index(self._required(y), classes), classes
 
     def _targets_of(self, X: Any, y: Any) -> Array:
-        return _as_numbers(*self._labels(X, y))
+        index, classes = self._labels(X, y)
+        _targets.times_class(None, index[:0], classes, self.class_weight, None)  # raises for weights of other classes
+        return _as_numbers(index, classes)
 
     def _truth(self, X: Any, y: Any) -> Floats:
         return self._labels(X, y)[0].astype(np.float64)

@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _validate
 from dpconvex._types import Array, Floats, final_dataclass
-from dpconvex.algorithms import begin, require_samplers
+from dpconvex.algorithms import begin, require_runnable
 from dpconvex.algorithms.base import warn_of
 from dpconvex.algorithms.queries import metrics
 from dpconvex.algorithms.queries.evaluation import EvaluationPlan, plan as plan_evaluation
@@ -34,7 +34,7 @@ from dpconvex.estimators import _targets
 from dpconvex.estimators._digest import model_digest
 from dpconvex.estimators._features import scores_of_rows
 from dpconvex.estimators._matrices import fitted_columns, same_length
-from dpconvex.estimators._streams import able, open_cells, users_of
+from dpconvex.estimators._streams import checked, users_of
 from dpconvex.estimators.base import FittedModel, PrivateLinearModel
 from dpconvex.estimators.classifiers import LogisticModel, PrivateLinearClassifier
 from dpconvex.estimators.sparse import PrivateSparseClassifier
@@ -164,8 +164,8 @@ def _evaluate(
     scores, classes = scores_of_rows(model, X), _classes(model)
     truth = _truth(model, X, y)
     users = users_of(model.schema, X, labels)
-    same_length(len(scores), len(truth))
-    same_length(len(scores), len(scores) if users is None else users.n_records, "groups")
+    same_length(len(scores), len(truth), private=users is not None)
+    same_length(len(scores), len(scores) if users is None else users.n_records, "groups", private=True)
     n = len(scores) if users is None else users.n_users
     privacy = PrivacyParams(epsilon, unit=Unit.RECORD if users is None else Unit.USER)
     plan = plan_evaluation(n, privacy, classes=classes, groups=max(len(names), 1))
@@ -249,25 +249,20 @@ def fit_and_evaluate(
         what = "reads the labels off the records, and each part may hold others"
         raise InvalidParameterError("classes", model.classes, what, "List the classes")  # pyright: ignore
     source = source_from(model.random_state)
-    users = users_of(model.schema, X, groups)
-    features, encoded, *_ = open_cells(model, X) or model._encoded(X, reset=True)
-    records, planner = encoded.shape[0], able(model, encoded)
-    del encoded  # a fit encodes its own part, and needs the room
+    features, records, users, planner = checked(model, X, y, groups)
+    names, _ = _groups(model, X, by)
     units = records if users is None else users.n_users
     held = round(holdout * units)
     if not 0 < held < units:
         what = f"leaves {held} of {units} units to evaluate on: both parts need at least one"
         raise InvalidParameterError("holdout", holdout, what, "Use another share, or more records")
-    same_length(records, len(model._targets_of(X, y)))  # pyright: ignore[reportAttributeAccessIssue]
-    model._weights(X, None)  # what has another form than declared is refused before it costs something
-    levels_of(model.schema, by or ())
-    same_length(records, records if users is None else users.n_records, "groups")
-    unit = Unit.RECORD if users is None else Unit.USER
-    plan = planner._plans(features, units - held, model._declared_loss(), unit)[0]
+    unit, loss = Unit.RECORD if users is None else Unit.USER, model._declared_loss()
+    plan = planner._plans(features, units - held, loss, unit)[0]
     evaluation = PrivacyParams(epsilon, unit=unit)
     promise = PrivacyParams(max(plan.privacy.epsilon, epsilon), plan.privacy.delta, unit=unit)
-    plan_evaluation(held, evaluation)  # raises if the evaluation cannot run
-    require_samplers(plan, source)
+    classes = max(loss.n_outputs, 2) * (loss.task == "classification")
+    plan_evaluation(held, evaluation, classes=classes, groups=max(len(names), 1))  # raises if it cannot run
+    require_runnable(plan, source)
     _validate.installed(*(["opendp"] if source.private else []))  # the metrics' counts are integers
     warn_of(plan, units - held, promise)
     paid = charge(promise, "fit and evaluation", fitted_columns(model), units, private=source.private)

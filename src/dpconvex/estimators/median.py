@@ -160,7 +160,7 @@ class PrivateGeometricMedian(PrivateEstimator):
             refuse_with_portions(groups=groups)
         elif groups is not None:
             labels = user_labels(groups)
-            same_length(len(points), len(labels), "groups")
+            same_length(len(points), len(labels), "groups", private=True)
             points = user_points(points, labels, self._domain(points.shape[1]))
         self.plan_ = self.plan(*points.shape, unit="record" if groups is None else "user")
         if rows is not None and not self.plan_.only_sums:

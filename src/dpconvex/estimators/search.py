@@ -21,8 +21,8 @@ from dpconvex.algorithms.select import NOISES, Plans
 from dpconvex.data.frames import typed
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._digest import name_model
-from dpconvex.estimators._matrices import fitted_columns, learned_matrix
-from dpconvex.estimators._streams import open_table, open_users
+from dpconvex.estimators._matrices import fitted_columns, learned_matrix, same_length
+from dpconvex.estimators._streams import checked, open_table, open_users
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
 from dpconvex.randomness import source_from
@@ -153,12 +153,11 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
         if base.schema is None:  # checks the public form alone, before anything is split
             matrix = learned_matrix(clone(base), X, reset=True)
             X = matrix if isinstance(X, list | tuple) else X  # a table keeps its names
-        users = base._groups(X, groups) if table is None else open_users(cast(Any, base.schema), table, groups)
-        count = _shape(X)[0] if table is None else len(table)
-        lengths = {"y": None if y is None else _shape(y)[0], "groups": None if users is None else users.n_records}
-        for name, length in lengths.items():
-            if length is not None and length != count:
-                raise InvalidDataError(f"X has {count} records and {name} has {length}: they must agree")
+        if table is None:
+            _, count, users, _ = checked(clone(base), X, y, groups)
+        else:
+            count, users = len(table), open_users(cast(Any, base.schema), table, groups)
+            same_length(count, count if users is None else users.n_records, "groups", private=True)
         unit, n = (Unit.RECORD, count) if users is None else (Unit.USER, users.n_users)
         if n < 2:
             raise InvalidDataError(f"Found array with {n} sample(s) ({unit}s): a search needs a minimum of 2")

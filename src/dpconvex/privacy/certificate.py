@@ -216,7 +216,7 @@ class PrivacyCertificate:
             lines.append(f"Paid:    {self.budget}.")
         if not source.private:
             lines.append("NOT PRIVATE: the noise was seeded. Fit again without a seed before releasing anything.")
-        return "\n".join(lines)
+        return "\n".join(ascii(line)[1:-1] if not line.isprintable() else line for line in lines)  # no forged line
 
     def _reasons(self) -> list[str]:
         lines = ["Released from the data:"]

@@ -40,6 +40,7 @@ from dpconvex.errors import (
     InvalidDataError,
     InvalidParameterError,
     LargeDeltaWarning,
+    SchemaError,
 )
 from dpconvex.estimators import evaluation
 from dpconvex.estimators._features import scores_of_rows
@@ -264,7 +265,7 @@ def test_what_is_refused_is_public(model, data) -> None:
         private_metrics(object(), X, y, epsilon=1.0)
     with pytest.raises(InvalidDataError, match="must agree"):
         private_metrics(model, X, y[:-1], epsilon=1.0)
-    with pytest.raises(InvalidDataError, match="must agree"):
+    with pytest.raises(InvalidDataError, match="must have one length"):
         private_metrics(model, X, y, epsilon=1.0, groups=np.zeros(3))
 
 
@@ -326,7 +327,8 @@ def test_the_held_out_units_are_random_and_stored_nowhere(monkeypatch) -> None:
     [
         ({"y": np.ones(2999, bool)}, "they must agree"),
         ({"y": np.ones(3001, bool)}, "they must agree"),
-        ({"groups": np.arange(2999)}, "they must agree"),
+        ({"groups": np.arange(2999)}, "must have one length"),
+        ({"by": {"a": ("x", "z")}}, "no data frame"),
         ({"y": None}, "requires y"),
         ({"y": np.ones(3000, int)}, "only Booleans say"),
         ({"y": ["yes"] * 3000}, "only Booleans say"),
@@ -338,6 +340,30 @@ def test_wrong_labels_are_refused_before_anything_is_paid(data, wrong: dict[str,
         model = PrivateLogisticRegression(feature_bounds=(-1, 1))
         with pytest.raises((InvalidDataError, InvalidParameterError), match=message):
             fit_and_evaluate(model, data[0], **{"y": data[1], "epsilon": 1.0, **wrong})
+        assert float(budget.account().left[0]) == 1.0
+
+
+@pytest.mark.parametrize("by", [{"z": ("u",)}, {"t": ("u",)}, {"a": tuple(map(str, range(600)))}, "classes"])
+def test_an_evaluation_that_cannot_run_costs_nothing(by: Any) -> None:
+    """The fit was paid for, made and lost."""
+    frame = pd.DataFrame({"a": ["u", "v"] * 100, "t": pd.Timestamp("2020-01-01"), "y": ["p", "q", "r", "s"] * 50})
+    classes = ("p", "q", *map(str, range(120 * (by == "classes"))))
+    model = PrivateLogisticRegression(
+        100.0, schema=Schema((CategoricalColumn("a", ("u", "v")),), ClassTarget("y", classes))
+    )
+    with budget_context(epsilon=200.0) as budget:
+        with pytest.raises((InvalidParameterError, SchemaError)):
+            fit_and_evaluate(model, frame, epsilon=1.0, by=None if by == "classes" else by)
+        assert float(budget.account().left[0]) == 200.0
+
+
+def test_releases_beyond_the_promise_are_refused_before_anything_is_paid(data) -> None:
+    """At deltas below 1e-250 the composition of Gaussian noise exceeds a promise that each plan was made for."""
+    options: dict[str, Any] = {"feature_bounds": (-1, 1), "target_bounds": (0, 1)}
+    with budget_context(epsilon=1.0, delta=0.1) as budget:
+        model = PrivateLinearRegression(1e-3, 1e-300, algorithm="sufficient_statistics", **options)
+        with pytest.raises(BudgetExceededError, match="planned releases"):
+            model.fit(data[0], data[1])
         assert float(budget.account().left[0]) == 1.0
 
 

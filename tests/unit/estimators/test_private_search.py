@@ -28,6 +28,7 @@ from dpconvex import (
     PrivateQuantileRegressor,
     PrivateSearchCV,
     Schema,
+    budget_context,
     load_model,
     save_model,
     verify,
@@ -441,6 +442,26 @@ def test_estimators_and_data_that_are_refused() -> None:
             PrivateSearchCV(logistic(), NORMS).fit(bad_x, bad_y)
     with pytest.raises(InvalidDataError):
         PrivateSearchCV(logistic(), NORMS).fit(X, Y, groups=Y[:-1])
+
+
+@pytest.mark.parametrize(
+    ("given", "wrong"),
+    [
+        ({}, Y.astype(str)),
+        ({}, np.full(3000, np.datetime64("2020-01-01"))),
+        ({}, None),
+        ({"classes": None}, Y),
+        ({"class_weight": {0: 1.0}}, Y),
+        ({}, Y[1:]),
+    ],
+)
+def test_labels_of_another_form_cost_nothing(given: dict[str, Any], wrong: Any) -> None:
+    """They were looked at by the first fit, when the search was paid for."""
+    model = PrivateLogisticRegression(**{"feature_bounds": BOUNDS, "classes": [0, 1], **given})
+    with budget_context(epsilon=1.0) as budget:
+        with pytest.raises((InvalidDataError, InvalidParameterError)):
+            PrivateSearchCV(model, NORMS).fit(X, wrong)
+        assert float(budget.account().left[0]) == 1.0
 
 
 def changed(fields, path, value) -> str:

@@ -146,7 +146,7 @@ def test_heavy_tails_are_not_for_users(table) -> None:
 
 def test_labels_must_fit_the_data(table) -> None:
     X, y, users = table
-    with pytest.raises(InvalidDataError, match="they must agree"):
+    with pytest.raises(InvalidDataError, match="must have one length"):
         fitted(X, y, users[:-1])
     with pytest.raises(InvalidDataError, match="groups has shape"):
         fitted(X, y, np.column_stack([users, users]))
@@ -205,6 +205,18 @@ def test_what_a_list_of_labels_holds_raises_nothing(table) -> None:
     ]
     assert UserGroups.of(user_labels([1, 1.0, "1", None, np.nan, (1, 2), 10**5000])).n_users == 3
     assert fitted(X, y, [(1, 2), *users[1:].tolist()]).certificate_.target.unit == "user"
+
+
+def test_an_object_array_holds_the_users_of_a_list_and_of_a_column() -> None:
+    """It told 5 from 5.0, so a person with both was protected as two users."""
+    pd = pytest.importorskip("pandas")
+    labels = [5, 5.0, "5", True, 1, "1", 1.0, -0.0, 0, np.float64(5), np.int64(5), None, np.nan, ""]
+    array = np.empty(len(labels), dtype=object)
+    array[:] = labels
+    users = [UserGroups.of(user_labels(each)).codes for each in (labels, array, pd.Series(array))]
+    assert users[0].max() == 3
+    for codes in users[1:]:
+        assert len({*zip(users[0].tolist(), codes.tolist(), strict=True)}) == codes.max() + 1 == 4
 
 
 def test_records_per_user_without_users_is_refused() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,17 @@ def test_explain_names_the_parts() -> None:
     text = BOTH[0].explain()
     for part in ("replacing one row", "epsilon = 0.5", "a lemma", "clipping", "operating system"):
         assert part in text
+
+
+def test_no_text_of_a_certificate_makes_a_line_of_its_own() -> None:
+    """A payment or an assumption could end its line, erase it on a terminal, and state another promise."""
+    forged = "line 1.\x1b[2K\nPromise: replacing one row changes nothing"
+    one = replace(BOTH[0], budget=forged, assumptions=(Assumption(forged, "declared"), *BOTH[0].assumptions))
+    for reasons in (False, True):
+        text = one.explain(reasons)
+        assert sum(line.startswith("Promise") for line in text.split("\n")) == 1
+        assert text.replace("\n", "").isprintable()
+        assert text.count("replacing one row changes nothing") == 2
 
 
 def test_one_is_as_planned_where_a_float_of_it_is_and_a_truth_is_not() -> None:

@@ -108,7 +108,7 @@ class EvaluationPlan(Plan):
         if units != self.n or (users is not None) != (self.privacy.unit == Unit.USER):
             raise InvalidDataError(f"{units} units are given, and the plan is for n={self.n} {self.privacy.unit}s")
         if users is not None and users.n_records != len(where):
-            raise InvalidDataError(f"groups has {users.n_records} records, and the test data {len(where)}")
+            raise InvalidDataError("groups and the test data must have one length")
         ledger = Ledger(self.privacy, self.releases)
         shares = np.full(len(where), float(ONE)) if users is None else users.spread(ONE // users.sizes.astype(float))
         weights = shares.astype(np.int64)
