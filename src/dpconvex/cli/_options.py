@@ -180,7 +180,7 @@ MODEL: dict[str, tuple[Any, Any]] = {
     ),
     "knots": _option(int, "Number of knots of every numeric column (additive). Default: from public facts."),
     "interactions": _option([], "Two columns that act together, as age,hours; repeatable (additive).", metavar="A,B"),
-    "missing": _option(str, "own (default): missing numbers have a value of their own; or none (additive)."),
+    "missing": _option(str, "own (default, but for intervals): missing numbers have a value of their own; or none."),
     "monotone": _option([], "Numeric column whose curve must not fall (age) or rise (-age); repeatable (additive)."),
 }  #: Options that describe a linear model on the command line: by name, an option and its default.
 

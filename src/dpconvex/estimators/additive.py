@@ -60,7 +60,7 @@ class AdditiveModel(WithIntervals):
     _: KW_ONLY
     knots: Any = "auto"
     interactions: Any = ()
-    missing: str = "own"
+    missing: str = "auto"
     monotone: Any = None
     # Parameters of linear models that are fixed here.
     feature_norm: float | None = field(init=False, default=None)
@@ -83,13 +83,14 @@ class AdditiveModel(WithIntervals):
     _sparse: ClassVar[bool] = False
 
     def _feature_map(self, n_features: int | None) -> ShapeMap:
-        _validate.choice("missing", self.missing, ("own", "none"))
+        _validate.choice("missing", self.missing, ("auto", "own", "none"))
         _validate.choice("algorithm", self.algorithm, ("auto", SHAPES), "Linear estimators have the others")
         require_one({"schema": self.schema, "feature_bounds": self.feature_bounds}, "schema", "They must be public")
         columns = self._bounded(n_features) if self.schema is None else checked_schema(self.schema).columns
         pairs = checked_pairs(self.interactions, columns)
+        own = self.missing == "own" or (self.missing == "auto" and not self.inference)
         free = isinstance(self.knots, str)
-        found = ShapeMap.of(columns, self.schema is not None, self.missing == "own", pairs, free)
+        found = ShapeMap.of(columns, self.schema is not None, own, pairs, free)
         self._directions(found)
         return found
 
@@ -321,9 +322,10 @@ knots : "auto" or int, default="auto"
 interactions : list of pairs of column names, default=()
     Pairs that act together, at 4 knots a column and up to 8 levels of a category. Each adds a block, so the noise in
     all others grows by about ``1/m``, with m the number of blocks.
-missing : {"own", "none"}, default="own"
-    ``"own"``: a missing number has a value of its own; ``"none"``: it counts as equal parts of all values. For numeric
-    columns of which the schema does not say so; never read off the data.
+missing : {"auto", "own", "none"}, default="auto"
+    ``"own"``: a missing number has a value of its own; ``"none"``: it counts as equal parts of all values; ``"auto"``:
+    ``"none"`` with ``inference``, as a value that hardly any record has makes all intervals wide, else ``"own"``. For
+    numeric columns of which the schema does not say so; never read off the data.
 monotone : dict, optional
     From names of numeric columns to ``"increasing"`` or ``"decreasing"``. The released shape is replaced by the nearest
     one of that kind, at no cost. One score only. Certificate and deviations are those of the shape before.
