@@ -331,7 +331,6 @@ class SufficientStatisticsPlan(StatedPlan):
     def expected(self) -> float:
         """Expected excess on typical data: noise, and a bias of K steps about like that of the ridge ``s / K``."""
         typical, last = self.problem.typical, self.stages[-1]
-        assert typical is not None  # there is no tilt and no attack here
         level = TUNING.expected_level * _target_bound(self.problem)
         ridge = self.hidden / last.rounds + TUNING.pull * last.noise * level / math.sqrt(self.expected_energy)
         weight = self.l2 + ridge * float(np.mean(self.units**2))

@@ -133,14 +133,12 @@ class ObjectivePerturbationPlan(StatedPlan):
     def expected(self) -> float:
         """Expected excess on typical data, from the ridge's shrinkage, the noise ``b`` and the output noise."""
         typical = self.problem.typical
-        assert typical is not None  # there is no tilt and no attack here
         noise = typical.gradient_noise(self.l2, self.deviations / self.problem.n)
         return typical.unlearned(self.l2) + noise + self.output_excess
 
     @property
     def output_excess(self) -> float:
         """The part of the expected error that comes from the output noise."""
-        assert self.problem.typical is not None
         return self.problem.typical.released_noise(np.full(self.problem.dim, self.output.deviation))
 
     @property
