@@ -75,8 +75,7 @@ class Statistics:
 
     def products(self) -> Floats:
         """Return the mean of ``x y``, shape (dim,)."""
-        assert isinstance(self.problem.loss, SquaredLoss)  # plans check
-        size = self.problem.loss.target_bound * self.records.domain.linf / self.problem.n
+        size = _target_bound(self.problem) * self.records.domain.linf / self.problem.n
         found = self.records.total(lambda b: (self._adjoint(b, b.targets_in(self.targets), size),))[0]
         return summation.weighted_vector(found) / self.units
 
