@@ -127,9 +127,8 @@ class TruncatedRisk(CenteredRisk):
             return self.losses, block.rows
         return self._truncated(block, block.targets), slice(None)
 
-    def _truncated(self, rows: Records | RowBlock, targets: Array | None) -> TruncatedLosses:
+    def _truncated(self, rows: Records | RowBlock, targets: Array | Any) -> TruncatedLosses:
         t = self.truncation
-        assert targets is not None
         return truncate(self.loss, targets, np.sqrt(rows.squared_norms()), t.level, t.radius, t.smoothing)
 
     @property
