@@ -1401,8 +1401,8 @@ MUTANTS = (
     Mutant(
         "very unequal weights summed on one grid",
         "problems/data/summation.py",
-        "return 2.0 ** (1 - _CLASS * k) if k else 1.0",
-        "return 1.0",
+        "size * 2.0 ** (1 - _CLASS * k) if k else size",
+        "size",
         "",
         ("tests/unit/problems/data/test_summation.py", "-k", "weights"),
     ),

@@ -38,8 +38,6 @@ class UnknownSource(BitSource):
     """A noise source with a name that is not known here, so nothing is known about it."""
 
     name: ClassVar[str] = "unknown"
-    private: ClassVar[bool] = False
-    exact: ClassVar[bool] = False
 
     def generator(self) -> np.random.Generator:
         raise AssertionError("plans draw nothing")

@@ -203,8 +203,8 @@ class ConvexPlan(Plan, Generic[P]):
         return {"noise": self.noise_name}
 
     @abstractmethod
-    def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:
-        """Run the paper's listing on data of the planned shape; `groups` for plans that protect users only."""
+    def _run(self, X: Array, y: Array, groups: UserGroups | Any, source: BitSource) -> PrivateResult:
+        """Run the paper's listing on data of the planned shape; `groups` is None unless the plan protects users."""
 
     @final
     @property

@@ -58,7 +58,7 @@ class Described(ABC):
     source: str = ""
     step: float = 0.0  #: Public step of the numbers: 1 for whole numbers, 0.01 for cents; 0 for any numbers
 
-    numeric: ClassVar[bool]  #: Whether cells are read as numbers (else as text).
+    numeric: ClassVar[bool] = True  #: Whether cells are read as numbers (else as text).
     ranged: ClassVar[bool] = True  #: Whether public values are declared; else a private fit finds their range.
 
     def __post_init__(self) -> None:
@@ -135,7 +135,6 @@ class NumberColumn(AbstractColumn):
     date: Literal["", "age", "hour"] = ""
     at: str = ""
     format: str = formulas.ISO
-    numeric: ClassVar[bool] = True
     values: ClassVar[BlockValues] = "any"  #: Kind of values that plans assume by the range
 
     def __post_init__(self) -> None:

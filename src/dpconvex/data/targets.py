@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import REQUIRED, Array, Floats, final_dataclass, forwarded, set_fields
+from dpconvex._types import Array, Floats, final_dataclass, forwarded, set_fields
 from dpconvex.data.cells import PRIVATE, CategoryCells, CellColumn, NumberBins, OpenCells
 from dpconvex.data.columns import Described, NumberColumn, NumericColumn, checked_aliases, texts
 from dpconvex.data.frames import Series, codes, numbers, refuse_impossible, renamed
@@ -23,7 +23,7 @@ class AbstractTarget(Described):
     """The column to predict, with its public values."""
 
     rates: tuple[float, ...] | None = None  #: Public shares of the classes; None if unknown, and for numeric targets.
-    labels: tuple[str, ...] = REQUIRED  #: The public classes; empty for a numeric target.
+    labels: tuple[str, ...] = ()  #: The public classes; empty for a numeric target.
 
     @abstractmethod
     def encode(self, series: Series) -> Array:
@@ -106,8 +106,6 @@ class NumericTarget(AbstractTarget):
     name: str
     lower: float
     upper: float
-    numeric: ClassVar[bool] = True
-    labels: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -129,7 +127,6 @@ class NumericTarget(AbstractTarget):
 class Unranged(Described):
     """A column or target without a declared range: a private fit finds it."""
 
-    numeric: ClassVar[bool] = True
     ranged: ClassVar[bool] = False
 
     def cells(self, bins: NumberBins) -> CellColumn:
@@ -180,7 +177,6 @@ class UnrangedTarget(Unranged, AbstractTarget):
     """A numeric target whose range a fit finds."""
 
     name: str
-    labels: ClassVar[tuple[str, ...]] = ()
 
     def encode(self, series: Series) -> Array:
         return numbers(self.clean(series), texts=True)

@@ -14,7 +14,6 @@ from dpconvex import _validate
 from dpconvex._types import Array, Floats
 from dpconvex.data import frames
 from dpconvex.errors import InvalidDataError, SchemaError
-from dpconvex.problems.minimax.base import clamped
 
 
 def learned_matrix(model: Any, X: Any, *, reset: bool, sparse: bool = False) -> Any:
@@ -172,16 +171,6 @@ def fitted_columns(estimator: Any) -> int | tuple[str, ...]:
         return tuple(schema.column_names(features_only=True))
     names = getattr(estimator, "feature_names_in_", None)
     return int(estimator.n_features_in_) if names is None else tuple(map(str, names))
-
-
-def clip_entries(X: Any, bound: float) -> Any:
-    """Return a float64 copy with entries clipped to ``[-bound, bound]``, NaN 0, as training sees them."""
-    if not scipy.sparse.issparse(X):
-        return clamped(X, bound)
-    out: Any = X.astype(np.float64)
-    out.sum_duplicates()
-    out.data = clamped(out.data, bound)
-    return out
 
 
 def same_length(n: int, length: int, what: str = "y", *, private: bool = False) -> None:

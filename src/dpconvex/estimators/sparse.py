@@ -6,6 +6,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Self, final
 
 import numpy as np
+import scipy.sparse
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _progress, _validate
@@ -23,6 +24,7 @@ from dpconvex.estimators.base import FittedModel
 from dpconvex.losses import LogisticLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain, WorstGroupLoss, l1_ball_loss, single_group
+from dpconvex.problems.minimax.base import clamped
 from dpconvex.randomness import BitSource, source_from
 
 LOGISTIC_THIRD = 1 / (6 * math.sqrt(3))  #: Largest third derivative of the logistic loss
@@ -137,7 +139,8 @@ class PrivateSparseModel(FittedModel):
         """Return the linear predictions of every record, (n,)."""
         check_is_fitted(self)
         features, encoded = self._encoded(X, reset=False)
-        clipped = _matrices.clip_entries(encoded, features.domain.linf)
+        own = encoded.astype(np.float64) if scipy.sparse.issparse(encoded) else encoded  # the copy is clamped in place
+        clipped = clamped(own, features.domain.linf)
         return clipped @ self.encoded_coef_[0] + self.encoded_intercept_[0]
 
 

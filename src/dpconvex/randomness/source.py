@@ -17,9 +17,9 @@ class BitSource(ABC):
 
     name: ClassVar[str]  #: name that certificates state
     #: Whether nobody can predict the bits. A release made with any other source is stamped *not private*.
-    private: ClassVar[bool]
+    private: ClassVar[bool] = False
     #: Whether integer noise comes from OpenDP's exact samplers, which draw from the operating system themselves.
-    exact: ClassVar[bool]
+    exact: ClassVar[bool] = False
     reals: ClassVar[bool] = False  #: Whether real-valued noise is exact although `exact` is False
 
     @abstractmethod
@@ -56,8 +56,6 @@ class OwnSamplers(BitSource):
     """A stand-in that draws nothing: plans are asked whether this package's own exact samplers suffice for them."""
 
     name: ClassVar[str] = "none"
-    private: ClassVar[bool] = False
-    exact: ClassVar[bool] = False
     reals: ClassVar[bool] = True
 
     def generator(self) -> np.random.Generator:
@@ -72,8 +70,6 @@ class SeededSource(BitSource):
     """
 
     name: ClassVar[str] = "seeded PCG64 (not private)"
-    private: ClassVar[bool] = False
-    exact: ClassVar[bool] = False
 
     def __init__(self, seed: int) -> None:
         self.seed = _validate.integer("seed", seed, at_least=0)

@@ -75,8 +75,7 @@ class Statistics:
 
     def products(self) -> Floats:
         """Return the mean of ``x y``, shape (dim,)."""
-        assert isinstance(self.problem.loss, SquaredLoss)  # plans check
-        size = self.problem.loss.target_bound * self.records.domain.linf / self.problem.n
+        size = _target_bound(self.problem) * self.records.domain.linf / self.problem.n
         found = self.records.total(lambda b: (self._adjoint(b, b.targets_in(self.targets), size),))[0]
         return summation.weighted_vector(found) / self.units
 
@@ -331,7 +330,6 @@ class SufficientStatisticsPlan(StatedPlan):
     def expected(self) -> float:
         """Expected excess on typical data: noise, and a bias of K steps about like that of the ridge ``s / K``."""
         typical, last = self.problem.typical, self.stages[-1]
-        assert typical is not None  # there is no tilt and no attack here
         level = TUNING.expected_level * _target_bound(self.problem)
         ridge = self.hidden / last.rounds + TUNING.pull * last.noise * level / math.sqrt(self.expected_energy)
         weight = self.l2 + ridge * float(np.mean(self.units**2))

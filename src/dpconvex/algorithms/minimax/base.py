@@ -4,12 +4,11 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar, final
 
 import numpy as np
 
-from dpconvex._types import Floats, IntArray, final_dataclass
+from dpconvex._types import REQUIRED, Floats, IntArray, final_dataclass
 from dpconvex.algorithms import Plan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import Planned, VertexSampling, VertexSession
@@ -91,11 +90,7 @@ class VertexSamplingPlan(SaddlePlan):
     label: ClassVar[str]
     noise_name = "vertex sampling"
     assumptions = (CLIPPED, PUBLIC_ORDER, DRAWN_POINTS)
-
-    @cached_property
-    def sampling(self) -> VertexSampling:
-        """All draws of a run."""
-        raise NotImplementedError
+    sampling: VertexSampling = REQUIRED  #: All draws of a run
 
     @property
     def mechanisms(self) -> Mapping[str, Planned]:

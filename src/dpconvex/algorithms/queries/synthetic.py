@@ -25,7 +25,7 @@ import numpy as np
 from dpconvex import _rounding, _validate
 from dpconvex._types import Floats, final_dataclass
 from dpconvex.algorithms import PredictedError, recorded, require_delta, uses
-from dpconvex.algorithms.queries.base import Answered, QueryReleasePlan, check, rounding
+from dpconvex.algorithms.queries.base import MOST_STEPS, MOST_WORK, Answered, QueryReleasePlan, check, rounding
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import VertexSampling
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT
@@ -36,8 +36,6 @@ from dpconvex.randomness import BitSource
 
 MODES = ("full", "fresh")
 LABEL = "worst answered queries"
-MOST_STEPS = 20_000
-MOST_WORK = 1e9  # Largest default of cells times steps, a public number: about ten seconds.
 LEMMA = (
     "given the queries drawn before, a record moves the score of a query by at most tau (high - low) (t-1)/n either "
     "way at draw t (all records at every step), or tau (high - low)/B after its batch of B records"

@@ -194,9 +194,8 @@ class VertexDraws(Event):
     claimed_sensitivity = forwarded("largest")
 
     def __post_init__(self) -> None:
-        _validate.real("largest", self.largest, above=0.0)
+        _validate.positive(self, "largest", "square_sum")
         _validate.integer("draws", self.draws, at_least=1)
-        _validate.real("square_sum", self.square_sum, above=0.0)
 
     @property
     def range_sum(self) -> Fraction:

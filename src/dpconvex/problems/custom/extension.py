@@ -139,7 +139,6 @@ class ExtendedRisk(PlanesRisk):
     anchors = 0.0
     level = forwarded("extender", "level")
     dim = forwarded("function", "dim")
-    _center = forwarded("center")
 
     @cached_property
     def rows(self) -> Floats:

@@ -2,10 +2,10 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn, final
+from typing import Any, final
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Array, Floats, attributes, final_dataclass, forwarded, set_fields
+from dpconvex._types import Array, attributes, final_dataclass, forwarded, set_fields
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.base import Aggregation, Objective, Problem
 from dpconvex.problems.custom.functions import ConvexFunction
@@ -13,6 +13,7 @@ from dpconvex.problems.data.domain import Block, DataDomain
 from dpconvex.problems.data.records import Records
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.minimax.adversarial import SaddleLoss
+from dpconvex.problems.minimax.games import no_function
 
 
 @final_dataclass
@@ -132,9 +133,6 @@ class _Declared(ConvexFunction):
             raise InvalidParameterError("radius", radius, f"must be {self.radius!r}, for which constants are declared")
         return value
 
-    def _none(self, *_: Any) -> NoReturn:
-        raise AssertionError("declared constants have no function")
-
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -148,8 +146,7 @@ class DeclaredFunction(_Declared):
     def claims(self, radius: float) -> tuple[str, ...]:
         return self.said
 
-    def total(self, w: Floats, records: Records) -> NoReturn:
-        self._none()
+    total = no_function  # pyright: ignore[reportAssignmentType]
 
 
 @final
@@ -167,4 +164,4 @@ class DeclaredPayoff(_Declared, SaddleLoss):
     def attack_lipschitz(self, radius: float) -> float:
         return self._at(radius, self.attack_slope)
 
-    value = gradient = attack_gradient = _Declared._none  # pyright: ignore[reportAssignmentType]
+    value = gradient = attack_gradient = no_function  # pyright: ignore[reportAssignmentType]

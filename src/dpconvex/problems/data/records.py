@@ -281,13 +281,7 @@ class Records(RecordSource):
 
     def rows(self, index: slice) -> Floats:
         """Return the records of a slice as a new dense array of shape (m, dim)."""
-        start, stop, stride = index.indices(self.n)
-        size = self._blocks[0].rows.stop
-        parts = []
-        for b in self._blocks[start // size : math.ceil(stop / size)] if stop > start else []:
-            first = start + max(0, math.ceil((b.rows.start - start) / stride)) * stride - b.rows.start
-            parts.append(b.part(slice(first, stop - b.rows.start, stride)).dense())
-        return np.concatenate(parts) if parts else np.empty((0, self.dim))
+        return self.take(np.arange(*index.indices(self.n)))
 
     def take(self, index: Array) -> Floats:
         """Return the records with the given indices (m,), in that order, as a new dense array of shape (m, dim).

@@ -75,18 +75,12 @@ def by_weight(weights: Floats, largest: float, size: float, sums: Callable[[Any,
     _, exponents = np.frexp(weights / largest)
     classes = np.clip((1 - exponents) // _CLASS, 0, _CLASSES - 1)
     found = np.unique(classes).tolist() or [0]
-    if len(found) == 1:
-        parts = {found[0]: sums(slice(None), size * _class_top(found[0]))}
-    else:
-        parts = {k: sums(classes == k, size * _class_top(k)) for k in found}
-    out = np.zeros((_CLASSES, *parts[found[0]].shape))
-    for k, part in parts.items():
-        out[k] = part
+    rows = [classes == k for k in found] if len(found) > 1 else [slice(None)]
+    sizes = [size * 2.0 ** (1 - _CLASS * k) if k else size for k in found]
+    parts = list(map(sums, rows, sizes))
+    out = np.zeros((_CLASSES, *parts[0].shape))
+    out[found] = parts
     return out
-
-
-def _class_top(k: int) -> float:
-    return 2.0 ** (1 - _CLASS * k) if k else 1.0
 
 
 def weighted_vector(parts: Array) -> Floats:

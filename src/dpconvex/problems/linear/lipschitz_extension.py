@@ -20,7 +20,7 @@ from typing import final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import REQUIRED, BoolArray, Floats, Positions, final_dataclass
+from dpconvex._types import BoolArray, Floats, Positions, final_dataclass
 from dpconvex.losses import LinearModelLoss
 from dpconvex.losses.base import quiet
 from dpconvex.problems.base import UP, Objective, inner_product_rounding
@@ -127,7 +127,7 @@ class PlanesRisk(Objective):
     smoothness = math.inf  # pyright: ignore[reportAssignmentType]
     level: float  #: the Lipschitz constant C
     anchors: Floats | float  #: numbers (n,) whose mean is the subtracted constant
-    _center: Floats = REQUIRED  #: Return the point around which the ridge term shrinks, (dim,).
+    center: Floats  #: the point around which the ridge term shrinks, (dim,)
 
     @abstractmethod
     def extension(self, w: Floats) -> Extension:
@@ -149,7 +149,7 @@ class PlanesRisk(Objective):
         return self.level * UP
 
     def value_and_gradient(self, w: Floats) -> tuple[float, Floats]:
-        found, away = self.at(w), w - self._center
+        found, away = self.at(w), w - self.center
         value = float((found.lower - self.anchors).mean()) + self.l2 / 2 * float(away @ away)
         return value, found.slopes.mean(0) + self.l2 * away
 

@@ -49,6 +49,9 @@ class LinearModelObjective(Objective):
     #: New coordinates: `w` is then (n_outputs, factor.rank), and the model is ``F w``.
     factor: Factor | None = field(default=None, kw_only=True)
     bounds = forwarded("loss")
+    #: Records and targets for solvers that need single records; these run in memory only (`Solver.only_sums`).
+    table: ClassVar[Records] = forwarded("records")
+    labels: ClassVar[Array] = forwarded("targets")
     mass: ClassVar[float] = 1.0  #: Largest possible sum of the weights
 
     def __post_init__(self) -> None:
@@ -74,18 +77,6 @@ class LinearModelObjective(Objective):
     def _length(self) -> float:
         """Largest length of a record, in the coordinates of the parameters."""
         return self.records.domain.l2 if self.factor is None else self.factor.l2
-
-    @property
-    def table(self) -> Records:
-        """The records, for solvers that need single records; these run in memory only (`Solver.only_sums`)."""
-        assert isinstance(self.records, Records)
-        return self.records
-
-    @property
-    def labels(self) -> Array:
-        """The targets, for solvers that need single records."""
-        assert self.targets is not None
-        return self.targets
 
     @property
     def lipschitz(self) -> float:

@@ -198,7 +198,7 @@ class LinearModelProblem(Problem):
         return self.radius * math.sqrt(float(np.sum(needed / self.factor.mean_squares)) / needed.sum())
 
     @cached_property
-    def typical(self) -> TypicalData | None:
+    def typical(self) -> TypicalData | Any:  # None for a tilt or an attack, which most methods refuse
         if self.tilt or self.attack_radius:
             return None
         if self.shapes is not None and self.factor is not None:

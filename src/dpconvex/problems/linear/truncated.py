@@ -2,6 +2,7 @@ r"""Objectives of heavy-tailed methods: an average of losses that are made Lipsc
 
 import math
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -54,15 +55,16 @@ class CenteredRisk(Objective):
     targets: Array | None  #: None where they come with the records
     l2: float
     level: float
-    center: Floats | None
+    center: Floats | Any
     dim = forwarded("records", "dim")
 
     def __post_init__(self) -> None:
         _validate.real("l2", self.l2, above=0.0)
         object.__setattr__(self, "targets", clipped_targets(self.loss, self.records, self.targets))
-        object.__setattr__(self, "center", np.zeros(self.dim) if self.center is None else self.center)
-        if self._center.shape != (self.dim,):
-            raise InvalidDataError(f"center has shape {self._center.shape}; the parameters need ({self.dim},)")
+        center = np.zeros(self.dim) if self.center is None else self.center
+        if center.shape != (self.dim,):
+            raise InvalidDataError(f"center has shape {center.shape}; the parameters need ({self.dim},)")
+        object.__setattr__(self, "center", center)
 
     @property
     def minimizer_norm(self) -> float:
@@ -83,16 +85,11 @@ class CenteredRisk(Objective):
         return ROUNDING * (abs(value) + (self.level + self.l2 * reach) * reach)
 
     @property
-    def _center(self) -> Floats:
-        assert self.center is not None  # set on creation; tells the type checker
-        return self.center
-
-    @property
     def _center_norm(self) -> float:
-        return float(np.linalg.norm(self._center)) * UP
+        return float(np.linalg.norm(self.center)) * UP
 
     def _ridge(self, w: Floats) -> float:
-        away = w - self._center
+        away = w - self.center
         return self.l2 / 2 * float(away @ away)
 
 
@@ -111,7 +108,7 @@ class TruncatedRisk(CenteredRisk):
     targets: Array | None  #: None where they come with the records
     l2: float
     truncation: Truncation
-    center: Floats | None = None
+    center: Floats | Any = None
     level = forwarded("truncation", "level")
 
     def __post_init__(self) -> None:
@@ -130,9 +127,8 @@ class TruncatedRisk(CenteredRisk):
             return self.losses, block.rows
         return self._truncated(block, block.targets), slice(None)
 
-    def _truncated(self, rows: Records | RowBlock, targets: Array | None) -> TruncatedLosses:
+    def _truncated(self, rows: Records | RowBlock, targets: Array | Any) -> TruncatedLosses:
         t = self.truncation
-        assert targets is not None
         return truncate(self.loss, targets, np.sqrt(rows.squared_norms()), t.level, t.radius, t.smoothing)
 
     @property
@@ -151,7 +147,7 @@ class TruncatedRisk(CenteredRisk):
         return summation.number(self.records.total(work)[0]) / self.records.n + self._ridge(w)
 
     def gradient(self, w: Floats) -> Floats:
-        return self.mean_slope(w) + self.l2 * (w - self._center)
+        return self.mean_slope(w) + self.l2 * (w - self.center)
 
     def mean_slope(self, w: Floats) -> Floats:
         """Return the mean of the clipped gradients, without the ridge, of norm at most C, shape (dim,)."""
@@ -169,7 +165,7 @@ class TruncatedRisk(CenteredRisk):
             return block.adjoint(losses.slope(z, rows), self.level), values
 
         slope, values = self.records.total(work)
-        ridge, n = self.l2 * (w - self._center), self.records.n
+        ridge, n = self.l2 * (w - self.center), self.records.n
         return summation.number(values) / n + self._ridge(w), summation.vector(slope) / n + ridge
 
     def hessian(self, w: Floats) -> Floats:
@@ -261,8 +257,8 @@ class ExtensionRisk(CenteredRisk, extension.PlanesRisk):
     level: float
     domain: ConvexSet
     tolerance: float
-    center: Floats | None = None
-    cap: RecordCap | None = None  #: Limits of records; None: the largest that loss and domain of features allow
+    center: Floats | Any = None
+    cap: RecordCap | Any = None  #: Limits of records; None becomes the largest that loss and domain of features allow
 
     def __post_init__(self) -> None:
         _validate.positive(self, "level", "tolerance")
@@ -274,7 +270,6 @@ class ExtensionRisk(CenteredRisk, extension.PlanesRisk):
     @cached_property
     def pieces(self) -> extension.Profiles:
         """The records' losses; features as a dense copy."""
-        assert self.cap is not None  # set on creation; tells the type checker
         return profiles(self.loss, self.records.rows(slice(None)), self.targets, self.domain.radius, self.cap)
 
     @property
@@ -283,7 +278,6 @@ class ExtensionRisk(CenteredRisk, extension.PlanesRisk):
 
     @cached_property
     def oracle_error(self) -> float:
-        assert self.cap is not None  # set on creation; tells the type checker
         return self.tolerance + extension_rounding(self.loss, self.level, self.l2, self.cap, self.domain, self.dim)
 
     def gradient_rounding(self, w: Floats) -> float:
@@ -297,7 +291,7 @@ class ExtensionRisk(CenteredRisk, extension.PlanesRisk):
     @cached_property
     def anchors(self) -> Floats:
         """Lower bounds at the center, (n,), whose mean is subtracted from computed values."""
-        return self.extension(self._center).lower
+        return self.extension(self.center).lower
 
     def extension(self, w: Floats) -> extension.Extension:
         return extension.lipschitz_extension(self.pieces, w, self.level, self.domain, self.tolerance)

@@ -201,8 +201,7 @@ class InformedPlan(algorithms.StatedPlan):
             "block_scales": self.look.scales[np.cumsum([0, *sizes[:-1]])].tolist(),
         }  # fmt: skip
 
-    def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
-        assert groups is not None
+    def _run(self, X: Array, y: Array, groups: UserGroups, source: BitSource) -> algorithms.PrivateResult:
         ledger, problem = Ledger(self.privacy, self.releases), self.problem
         facts = problem.loss, *problem.clipped(X, y), groups, record_weights(groups)
         mean = partial(self._mean, partial(mean_of_users, *facts))

@@ -284,7 +284,6 @@ class Look:
     def bend(self, way: Floats) -> float:
         """Return by how much the loss's slope along a way (dim,) changes from its start to its end, on typical data."""
         typical, blocks = self.task.typical, self.problem.domain.all_blocks
-        assert typical is not None
         parts = np.split(np.square(way), np.cumsum([block.size for block in blocks])[:-1])
         weights = typical.count * typical.mixing  # (blocks, directions)
         return float(weights @ typical.curvature / weights.sum(1) @ [part.sum() for part in parts])
@@ -317,7 +316,6 @@ class Look:
     def _seen(self, length: float, unknown: float, squares: Floats) -> float:
         """Return the posterior signal, given the gradient's block squares; without information, the usual signal."""
         blocks, typical = self.problem.domain.blocks, self.task.typical
-        assert typical is not None
         tried = np.geomspace(*TUNING.seen)
         weight = -np.square(np.log(tried / TUNING.usual_signal) / math.log(TUNING.prior_ratio))
         scale = TUNING.cut * length * self.longest / KEPT
@@ -343,7 +341,6 @@ class Look:
 
     def _choice(self, length: float, signal: float) -> typical_steps.Choice:
         problem, typical = self.task, self.task.typical
-        assert typical is not None
         noise = problem.differing * length * self.longest / (problem.n * self.mu) * self.scales
         levels = [(k / kept(k), cost * signal * typical.at_zero) for k, cost in TUNING.levels]
         options: dict[str, Any] = {"steps": None, "l2": self.l2, "rates": (1.0,), "signal": signal, "bold": 1.0}

@@ -122,7 +122,6 @@ def _effects(
 ) -> tuple[Floats, Floats, Floats, float]:
     """Return excess losses (counts, tails, momenta, step sizes) by bias, noise and sampling; and that of zero."""
     typical = problem.typical
-    assert typical is not None  # there is no tilt and no attack here
     curvature = typical.curvature + l2
     kept = np.square(typical.curvature / curvature)  # the ridge leaves this share of the minimizer's square
     weight = typical.worth * typical.count * curvature / 2
@@ -268,7 +267,6 @@ def _options(
 ) -> Iterator[tuple[float, Choice]]:  # fmt: skip
     """Yield the score, and the best constants, for each level and number of steps."""
     typical, largest = problem.typical, unit_curvature(problem) + l2
-    assert typical is not None
     biases, noises, drawn = (effect[: len(counts)] for effect in effects[:3])
     shares = [count * dearer(mu, count, rate) for count in counts]  # steps share the budget
     with np.errstate(all="ignore"):

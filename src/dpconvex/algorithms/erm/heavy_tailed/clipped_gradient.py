@@ -121,9 +121,8 @@ def plan(
     """
     check_heavy(problem, privacy, moments)
     n, d, R, k = problem.n, problem.dim, problem.radius, moments.k
-    _validate.optional(_validate.real, {"level": level}, above=0.0)
+    _validate.optional(_validate.real, {"level": level, "step_size": step_size}, above=0.0)
     _validate.optional(_validate.integer, {"steps": steps}, at_least=1)
-    _validate.optional(_validate.real, {"step_size": step_size}, above=0.0)
     mu = 0.0 if privacy.pure else largest_mu(privacy.epsilon, privacy.delta)
 
     def length(T: int) -> float:

@@ -32,7 +32,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpconvex._types import Array, Floats, attributes, final_dataclass
-from dpconvex.algorithms import PredictedError, PrivateResult, StatedPlan, require
+from dpconvex.algorithms import PredictedError, PrivateResult, StatedPlan, require, uses
 from dpconvex.algorithms.assumptions import USER_LOSS
 from dpconvex.algorithms.predicted_error import reach_quantile, simulations
 from dpconvex.mechanisms import GaussianObjectiveNoise, NormNoiseMechanism, ObjectiveNoise, Planned
@@ -63,16 +63,12 @@ class SeparateOutput:
     """Output noise that is epsilon-DP by itself (Theorem 3: ``epsilon = epsilon_obj + epsilon_out``)."""
 
     mechanism: NormNoiseMechanism  #: In the l2 norm, of sensitivity ``2 gamma / l2``
+    mechanisms = uses({MASK: "mechanism"})  #: The mechanism that is charged beside the minimizer's own
 
     @property
     def deviation(self) -> float:
         """Standard deviation of every coordinate."""
         return self.mechanism.scale * math.sqrt(self.mechanism.norm.dim + 1)
-
-    @property
-    def mechanisms(self) -> Mapping[str, Planned]:
-        """The mechanism that is charged beside the minimizer's own."""
-        return {MASK: self.mechanism}
 
     def simulate(self, dim: int, size: int, generator: np.random.Generator) -> Floats:
         """Return `size` noise vectors of the law, (size, dim): for pictures, not for a run."""
@@ -133,14 +129,12 @@ class ObjectivePerturbationPlan(StatedPlan):
     def expected(self) -> float:
         """Expected excess on typical data, from the ridge's shrinkage, the noise ``b`` and the output noise."""
         typical = self.problem.typical
-        assert typical is not None  # there is no tilt and no attack here
         noise = typical.gradient_noise(self.l2, self.deviations / self.problem.n)
         return typical.unlearned(self.l2) + noise + self.output_excess
 
     @property
     def output_excess(self) -> float:
         """The part of the expected error that comes from the output noise."""
-        assert self.problem.typical is not None
         return self.problem.typical.released_noise(np.full(self.problem.dim, self.output.deviation))
 
     @property

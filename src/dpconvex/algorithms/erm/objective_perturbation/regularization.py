@@ -136,7 +136,6 @@ def expected_error(
     """Return the expected error as a function of `l2` and a scale of ``b``, whose `deviations` are those at scale 1."""
     n, typical, length = problem.n, problem.typical, float(np.linalg.norm(deviations))
     certifiable = np.frompyfunc(problem.certifiable_radius, 2, 1)
-    assert typical is not None  # there is no tilt and no attack here
     unit_noise = typical.released_noise(np.ones(problem.dim))
 
     def expected(l2: Any, noise: Any) -> Any:

@@ -22,7 +22,6 @@ Assumptions
 """
 
 import math
-from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property, partial
@@ -31,7 +30,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpconvex import _rounding, algorithms
-from dpconvex._types import Array, Floats, IntArray, final_dataclass
+from dpconvex._types import REQUIRED, Array, Floats, IntArray, final_dataclass
 from dpconvex.algorithms.erm.two_stage.base import Planner, TwoStagePlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm
@@ -81,6 +80,8 @@ class MovedPlan(TwoStagePlan):
 
     problem: LinearModelProblem
     moved: bool  #: Whether the method works on moved columns
+    #: Where numeric columns are measured from, (p,), and the units that they are measured in, (p,)
+    shift: tuple[Floats, Floats] = REQUIRED
 
     @property
     def only_sums(self) -> bool:
@@ -96,11 +97,6 @@ class MovedPlan(TwoStagePlan):
         """Positions of all columns in the order of the method: the numeric ones, then the others."""
         columns = np.arange(self.problem.domain.n_features)
         return np.concatenate([self.numeric, np.setdiff1d(columns, self.numeric)])
-
-    @property
-    @abstractmethod
-    def shift(self) -> tuple[Floats, Floats]:
-        """Where numeric columns are measured from, (p,), and the units that they are measured in, (p,)."""
 
     @property
     def coefficient_deviation(self) -> Floats | None:

@@ -93,8 +93,7 @@ class TypicalUserPlan(TwoStagePlan):
         below = (np.cumsum(noisy[:-1]) + doubt * expected) / (1 + doubt)
         return TYPICAL[int((below < n / 2).sum())]
 
-    def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
-        assert groups is not None  # the problem counts users
+    def _run(self, X: Array, y: Array, groups: UserGroups, source: BitSource) -> algorithms.PrivateResult:
         ledger = Ledger(self.privacy, self.releases)
         cells = np.minimum(np.frexp(groups.sizes)[1] - 1, len(TYPICAL) - 1)
         counts = np.bincount(cells, minlength=len(TYPICAL)).astype(np.float64)

@@ -114,9 +114,8 @@ class AcceleratedPlan(StatedPlan):
     def exact_bits(self, source: BitSource) -> bool:
         return source.exact  # all noise is discrete Gaussian or Laplace
 
-    def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:
+    def _run(self, X: Array, y: Array, groups: UserGroups, source: BitSource) -> PrivateResult:
         """Solve problems of growing regularization on disjoint users, by noisy means of the users' gradients."""
-        assert groups is not None  # `run` checked; tells the type checker
         ledger, coins = Ledger(self.privacy, self.releases), source.generator()
         gradients = UserGradients(self.problem, self.smoothing, X, y, groups, coins)
         order = coins.permutation(groups.n_users)

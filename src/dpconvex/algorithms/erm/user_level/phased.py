@@ -98,9 +98,8 @@ class PhasedPlan(algorithms.StatedPlan):
     def exact_bits(self, source: BitSource) -> bool:
         return source.exact  # all noise is discrete Gaussian or Laplace
 
-    def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
+    def _run(self, X: Array, y: Array, groups: UserGroups, source: BitSource) -> algorithms.PrivateResult:
         """In each phase, run SGD over each part of users from the last released point, and release the mean result."""
-        assert groups is not None  # `run` checked; tells the type checker
         ledger, problem = Ledger(self.privacy, self.releases), self.problem
         records, targets = Records.clipped(X, problem.domain), problem.loss.clip_targets(y)
         data = Pooled(problem.loss, records, targets, groups, problem.radius, problem.records_per_user or 1)

@@ -94,20 +94,19 @@ def check_origin(readers: str, files: str, columns: Sequence[str], of: str) -> N
         raise InvalidDataError(f"{what}. {remedy}")
 
 
-def open_tables(table: object, columns: Sequence[str] | None) -> Tables | None:
+def open_tables(X: Any, columns: Sequence[str] | None) -> Tables | None:
     """Return columns (None: all) of a table outside of memory; None for a frame in memory, or for no table at all.
 
     Such a table is a ``pyarrow.dataset.Dataset`` (folders, partitions, object stores), a ``polars.LazyFrame``, a DuckDB
     relation, or any object with ``__arrow_c_stream__`` that can be read again. `InvalidDataError` for a missing column,
     a stream that can be read once, and Arrow data sets of CSV or JSON (public facts).
     """
-    X: Any = table
     if isinstance(X, np.ndarray | list | tuple) or scipy.sparse.issparse(X):
         return None
     _validate.installed("pyarrow")
     from pyarrow import dataset
 
-    lazy = bool(nw.dependencies.is_polars_lazyframe(table))
+    lazy = bool(nw.dependencies.is_polars_lazyframe(X))
     if (not lazy and not isinstance(X, ArrowStream | dataset.Dataset)) or isinstance(X, pa.RecordBatch):
         return None
     try:

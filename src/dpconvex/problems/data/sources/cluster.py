@@ -232,7 +232,7 @@ def open_source(table: object, columns: Sequence[str] | None) -> TableSource | N
     return open_tables(table, columns)
 
 
-def predicted(predict: Callable[[Any], Any], table: object) -> Any:
+def predicted(predict: Callable[[Any], Any], table: Any) -> Any:
     """Return lazy results of `predict` on each partition; None for tables in memory.
 
     They are a Dask series with the frame's index, or a Ray data set with the column ``prediction``.
@@ -240,13 +240,10 @@ def predicted(predict: Callable[[Any], Any], table: object) -> Any:
     if is_dask(table):
         import pandas as pd
 
-        frame: Any = table
-
         def of(part: Any) -> Any:
             return pd.Series(predict(part), index=part.index, name="prediction")
 
-        return frame.map_partitions(of, meta=of(frame._meta_nonempty))
+        return table.map_partitions(of, meta=of(table._meta_nonempty))
     if not is_ray(table):
         return None
-    data: Any = table
-    return data.map_batches(lambda part: {"prediction": np.asarray(predict(part))}, batch_format="pyarrow")
+    return table.map_batches(lambda part: {"prediction": np.asarray(predict(part))}, batch_format="pyarrow")
