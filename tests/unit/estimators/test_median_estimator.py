@@ -119,7 +119,7 @@ def test_a_user_counts_once_however_many_points_they_have(points: Any) -> None:
 def test_labels_of_users_may_be_any_objects(points: Any) -> None:
     labels = np.array([None if k % 7 == 0 else f"p{k // 2}" if k % 3 else k // 2 for k in range(1000)], dtype=object)
     assert np.isfinite(clone(SEEDED).fit(points[:1000], groups=labels).location_).all()
-    with pytest.raises(InvalidDataError, match="must agree"):
+    with pytest.raises(InvalidDataError, match="must have one length"):
         clone(SEEDED).fit(points[:1000], groups=labels[:10])
 
 

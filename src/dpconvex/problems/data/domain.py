@@ -8,7 +8,7 @@ one record at a time, so replacing one record changes one clipped record.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -214,15 +214,20 @@ class DataDomain:
         self.clip_in_place(out)
         return out
 
+    def clipped(self, X: Array) -> Floats:
+        """Return rows that `holds` finds in the domain as they are, others as `clip` makes them."""
+        return X if X.dtype == np.float64 and self.holds(X) else self.clip(X)
+
     def clip_in_place(self, X: Floats) -> None:
         """Do `clip` on a writable float64 array; buffers stay near 1 MB."""
         step = max(1, _CHUNK // self.n_features)
         for first in range(0, len(X), step):
-            chunk = X[first : first + step]
-            np.nan_to_num(chunk, copy=False, nan=0.0)
-            start = 0
+            chunk, start = X[first : first + step], 0
             for norm, bound, size, largest, count in self._runs:
-                part = chunk[:, start : start + size * count]
+                part, start = chunk[:, start : start + size * count], start + size * count
+                if norm == "simplex" and _loops.inside(part, *_vertices(size, count)):
+                    continue  # encoded categories, mostly
+                np.nan_to_num(part, copy=False, nan=0.0)
                 if largest is not None:  # lengths are sums of many entries, whose rounding counts, too
                     np.clip(part, -largest, largest, out=part)
                     bound = shortened_length(bound, size)
@@ -232,7 +237,6 @@ class DataDomain:
                     _to_simplex(part.reshape(len(chunk), count, size))
                 else:
                     _shorten(part.reshape(len(chunk), count, size), norm, bound)
-                start += size * count
 
     def check_columns(self, X: Array) -> None:
         """Raise `InvalidDataError` unless `X` is a numeric matrix with `n_features` columns (public facts)."""
@@ -266,6 +270,12 @@ class DataDomain:
                 count += runs.pop()[4]
             runs.append((block.norm, block.bound, size, block.largest, count))
         return tuple(runs)
+
+
+@cache
+def _vertices(size: int, count: int) -> tuple[Floats, Array]:
+    """Return the limits of columns and ends of simplices (`_loops.inside`) of `count` simplices of `size` columns."""
+    return np.ones(size * count), np.arange(count)[:, None] * size + np.array([0, size])
 
 
 def likely_values(lower: float, upper: float) -> BlockValues:

@@ -73,7 +73,7 @@ def test_users_share_one_weight_and_sizes_must_fit() -> None:
         plan(3, USERS).run(np.zeros((4, 1)), None, users, SeededSource(0))
     with pytest.raises(InvalidDataError, match="units"):
         plan(4, USERS).run(np.zeros((4, 1)), None, None, SeededSource(0))
-    with pytest.raises(InvalidDataError, match="groups has 4 records"):
+    with pytest.raises(InvalidDataError, match="groups and the test data"):
         plan(2, USERS).run(np.zeros((5, 1)), None, users, SeededSource(0))
 
 

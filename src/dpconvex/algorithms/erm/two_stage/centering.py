@@ -112,10 +112,13 @@ class MovedPlan(TwoStagePlan):
     def _moved(self, X: Array, origin: Floats, unit: Floats | float = 1.0) -> Floats:
         """Return the clipped records, numeric columns first, from their `origin` (p,), in these units."""
         p, moved = len(self.numeric), np.empty((X.shape[0], len(self.order)))
+        runs = np.split(self.order[p:], np.flatnonzero(np.diff(self.order[p:]) > 1) + 1)  # slices are copied fast
+        ends, clip = p + np.cumsum([0, *map(len, runs)]), self.problem.domain.clipped
         for first in range(0, len(moved), PORTION):  # so that no second copy of all records is held
-            part = self.problem.domain.clip(X[first : first + PORTION])[:, self.order]
-            part[:, :p] = (part[:, :p] - origin) / unit
-            moved[first : first + PORTION] = part
+            part, out = clip(X[first : first + PORTION]), moved[first : first + PORTION]
+            out[:, :p] = (part[:, self.numeric] - origin) / unit
+            for run, start in zip(filter(len, runs), ends.tolist(), strict=False):
+                out[:, start : start + len(run)] = part[:, run[0] : run[-1] + 1]
         return moved
 
     def _moved_back(self, point: Floats, spread: bool = False) -> Floats:
