@@ -20,7 +20,7 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.data import _loops
 
 BlockNorm = Literal["l1", "l2", "linf", "simplex"]
-BlockValues = Literal["any", "centered", "binary"]
+BlockValues = Literal["any", "centered", "binary", "sparse"]
 _CHUNK = 2**17  # number of floats that clipping works on at a time, so that they stay in cache
 
 
@@ -40,8 +40,9 @@ class Block:
         The bound, positive, in the unit of the (encoded) features; 1 for a simplex.
     name : str
         Name of the block in reports.
-    values : {"any", "centered", "binary"}
-        Guess that plans make about columns bounded one by one: numbers, numbers of mean 0, two values at the bounds.
+    values : {"any", "centered", "binary", "sparse"}
+        Guess that plans make about columns bounded one by one: numbers, numbers of mean 0, two values at the bounds; of
+        an ``"l2"`` block, "sparse": few entries of a row are not 0, as of words in a text.
     largest : float, optional
         Of an ``"l1"`` block: bound of each entry, at most `bound`, as well as of their sum. Default: `bound`.
     """

@@ -73,7 +73,7 @@ class Tuning:
         """Variance and squared mean of columns on [-1, 1], by their kind, `Block.values`."""
         numbers = self.numeric_variance, self.numeric_squared_mean
         binary = self.binary_variance, 1 - self.binary_variance
-        return {"any": numbers, "centered": (self.numeric_variance, 0.0), "binary": binary}
+        return {"any": numbers, "centered": (self.numeric_variance, 0.0), "binary": binary, "sparse": numbers}
 
 
 ORDINARY = Tuning()  # the guesses that plans use
@@ -338,7 +338,7 @@ def squared_reach(block: Block) -> float:
     if block.norm != "l2":
         return 4 / block.bound**2
     more = max(1.0, block.size / ORDINARY.ball_plain) ** ORDINARY.ball_power
-    told = 1.0 if block.values == "centered" else min(more, ORDINARY.ball_most)  # recentered columns were ranges
+    told = min(more, ORDINARY.ball_most) if block.values == "any" else 1.0  # not of words; recentered ones were ranges
     return 4 * block.size * told / block.bound**2
 
 

@@ -50,6 +50,9 @@ from dpconvex.sets import L2Ball
 LABEL = "mean clipped gradient"
 TAIL = 0.5  #: Share of the iterates that plain steps average: the last half.
 DRIFT = 0.15  #: Deviation of the last point of accelerated steps without curvature, over ``sigma T^1.5 / Gamma``.
+SPARSE = (
+    1.5  #: Factor on what is expected with rows of few words: descents lose up to twice that (`benchmarks/texts.py`).
+)
 FAR = 30.0  #: Radius of the ball for typical steps, over the comparator's norm: it only keeps numbers finite.
 
 
@@ -92,7 +95,8 @@ class NoisyGradientPlan(StatedPlan):
     def predicted_error(self) -> PredictedError:
         source = f"noisy projected gradient descent; {self.rests_on}"
         proved = not self.rests_on.startswith("an estimate")
-        return PredictedError(self.bound, self.trivial, source, expected=self.expected, proved=proved)
+        caution = SPARSE if "sparse" in {block.values for block in self.problem.domain.blocks} else 1.0
+        return PredictedError(self.bound, self.trivial, source, expected=self.expected, proved=proved, caution=caution)
 
     @property
     def sampled(self) -> SampledGaussian | None:
