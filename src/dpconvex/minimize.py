@@ -6,7 +6,7 @@ import numpy as np
 
 from dpconvex._types import Array
 from dpconvex.algorithms import ConvexPlan, PrivateResult, begin
-from dpconvex.algorithms.erm.heavy_tailed.registry import custom_plan
+from dpconvex.algorithms.erm.heavy_tailed.registry import CUSTOM_METHODS, custom_plan
 from dpconvex.algorithms.erm.output_perturbation import plan
 from dpconvex.algorithms.select import Options
 from dpconvex.errors import InvalidDataError, InvalidParameterError
@@ -73,7 +73,8 @@ def plan_minimize(
         options = Options(constants, noise, l2, target, solver=solver)
         return custom_plan(problem, privacy, heavy_tailed, algorithm, options)
     if algorithm != "auto":
-        raise InvalidParameterError("algorithm", algorithm, "is for heavy tails only", "Give heavy_tailed=(k, G_k)")
+        what = f"must be 'auto', or with heavy_tailed=(k, G_k) one of {', '.join(map(repr, CUSTOM_METHODS))}"
+        raise InvalidParameterError("algorithm", algorithm, what)
     plans = plan(problem, privacy, constants=constants, l2=l2, noise=noise, target=target, solver=solver)
     return min(plans, key=lambda one: one.predicted_error.bound)
 

@@ -48,7 +48,7 @@ def draft(
     tables = re.findall(r"^(?:# )?\[columns\.(.+)\]\n((?:.+\n)*)", text, re.MULTILINE)
     for what, begins in (("Left out, for reasons that the file gives", "# Left out"), (TAKEN, f"# {TAKEN}")):
         if names := [name.strip('"') for name, lines in tables if re.search(f"^{begins}", lines, re.MULTILINE)]:
-            print_text(f"{what}: {', '.join(names)}.")
+            print_text(f"{what}: {', '.join(name or '(no name)' for name in names)}.")
     print_text(f"Wrote {output}. Confirm every marked line from public knowledge, then set confirmed = true.")
 
 

@@ -32,16 +32,15 @@ def shapes(
     if as_json:
         print_json({"effect": fitted.effect, "shapes": fitted.shape_table().to_pylist()})
         return
-    rows = []
+    rows, names = [], ("column", "at", "value", "deviation", *["95 %"] * bool(fitted.inference))
     for row in fitted.shape_table().to_pylist():
         column = row["column"] if row["output"] == 0 else f"{row['column']}, class {row['output']}"
         at = row["level"] if row["knot"] is None else number(row["knot"], 6)
-        interval = [f"{row['lower']:.3g} to {row['upper']:.3g}"] if fitted.inference else []
-        rows.append((column, at, number(row["value"], 3), number(row["deviation"], 2), *interval))
-    names = ("column", "at", "value", "deviation", *["95 %"] * bool(fitted.inference))
+        ends = "(reference)" if row["lower"] == row["upper"] else f"{row['lower']:.3g} to {row['upper']:.3g}"
+        rows.append((column, at, number(row["value"], 3), number(row["deviation"], 2), ends)[: len(names)])
     print_table("Shapes", names, rows, right=(2, 3, 4))
     if fitted.inference:
-        print_text("95 %: intervals of values less that of the vertex which is seen most.")
+        print_text("95 %: intervals of values less that of the reference, the vertex seen most.")
     if logs := [shape.name for shape in fitted.shapes_ if shape.log_from is not None]:
         print_text(f"Lines between knots are straight in the number's logarithm: {', '.join(logs)}.")
     print_text(f"deviation: planned, of the noise alone. Values add up to {fitted.effect}, with the intercept.")

@@ -21,7 +21,8 @@ MAX_CODES = 10  #: A column with at most this number of distinct whole numbers m
 MANY_MISSING = 0.02  #: From this share of empty cells on, a draft makes them a separate value, not only a remark.
 SKEWED = 50  #: A draft suggests a logarithm if the largest number exceeds this multiple of the median (or of 1).
 MOSTLY = 0.6  #: A text column holds numbers, dates or clock times if at least this share of its distinct texts are.
-
+DENSE, SPARSE = 0.9, 0.01  #: Least share of its range that a column of row numbers holds in any order; in order.
+IN_ORDER = 100  #: Least number of rows from which distinct whole numbers that increase down the file are row numbers.
 MAX_WORDS = 5  #: Most texts of a column of numbers that a draft lists as missing.
 
 DATE_FORMS = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%Y%m%d", "%d-%b-%Y", "%d-%b-%y",
@@ -33,7 +34,8 @@ _LEAST_ROWS = 20  # a shorter table may hold different numbers by chance
 _PEOPLE = ("patient", "person", "subject", "user", "customer", "client", "member", "account", "household", "employee",
            "student", "mrn", "ssn", "id")  # fmt: skip
 _ID_WORDS = (*_PEOPLE, "nr", "no", "num", "number", "key", "uuid", "code", "zip", "zipcode", "postcode", "plz", "phone",
-             "uid", "case", "visit", "encounter", "record", "row", "index", "pid")  # fmt: skip
+             "uid", "case", "visit", "encounter", "record", "row", "rownames", "unnamed", "index", "pid")  # fmt: skip
+_TIMES = {"year", "date", "datetime", "timestamp", "time", "period", "quarter", "month", "week", "day", "hour"}
 _WRITTEN = re.compile(r"[^\w.,-]{0,2}[-+]?\d[\d.,'\u00a0 ]*[^\w.,]{0,2}")  # numbers with separators, % or a currency
 _PADDED = re.compile(r"0\d\d+")  # codes such as postal ones, and no numbers, where all have one length
 _NOTHING = ("?", "-", ".", "na", "n/a", "nan", "null", "missing")  # words for no value
@@ -227,12 +229,14 @@ def _dates(found: Floats, form: str, ranges: bool, name: str, clock: Floats) -> 
 
 
 def _is_id(series: frames.Series, numbers: Floats) -> bool:
-    """Whether whole numbers name rows: many different ones in a column called so, or each once without a gap."""
-    n = len(series)
-    if n < _LEAST_ROWS or not len(numbers) or not np.all(numbers == np.floor(numbers)):
+    """Whether distinct whole numbers name rows: many in a column called so, or one a row, in order or with few gaps."""
+    n, named = len(series), _names_rows(series.name)
+    if len(numbers) <= MAX_CATEGORIES or not np.all(numbers == np.floor(numbers)):
         return False
-    dense = len(numbers) == n == numbers.max() - numbers.min() + 1
-    return (dense and n > MAX_CATEGORIES) or (_names_rows(series.name) and len(np.unique(numbers)) > MAX_CATEGORIES)
+    if named or len(numbers) < n or _TIMES & {word.rstrip("s") for word in _words(series.name)}:
+        return named
+    in_order = n >= IN_ORDER and np.all(np.diff(frames.numbers(series, texts=True)) > 0)
+    return bool(n >= (SPARSE if in_order else DENSE) * (numbers.max() - numbers.min() + 1))
 
 
 def _sentinels(numbers: Floats) -> Floats:

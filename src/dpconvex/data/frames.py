@@ -206,6 +206,8 @@ def _levels(series: Series) -> tuple[Any, Array | None]:
 def dates_or_texts(series: Series, clock: bool = False) -> tuple[Any, Array | None]:
     """Return `_levels` as trimmed texts; for date types as days since 1970, with `clock` as hours of the day."""
     kind, types = _split(_arrow(series.head(0)))[0].type, pa.types
+    if types.is_integer(kind) or types.is_boolean(kind):
+        raise SchemaError(f"column {series.name!r} has type {type_name(series)}, which is no date or time. Convert it")
     if types.is_timestamp(kind) or (types.is_time(kind) if clock else types.is_date(kind)):
         if zone := getattr(kind, "tz", None):
             try:

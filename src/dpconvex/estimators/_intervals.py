@@ -141,7 +141,13 @@ class WithIntervals(PrivateLinearModel):
         meant = MEANING[plan.problem.loss.name].format(**CAPPED | dict(plan.problem.loss.facts))
         delta = f", delta {plan.privacy.delta:g}" * (not plan.privacy.pure)
         units, share = f"{plan.privacy.unit}s", f"{plan.share:.0%} of it for the curvature"
+        per, at = "per unit of a column", "where all columns are 0"
+        if self.schema is not None or plan.layout.categories:  # as vertices of shapes are
+            per = "over the whole declared range of a number, and against the level named, or the first of two"
+            at = "at the middle of ranges and of two levels, and at levels named"
         notes = (
+            f"Coefficients are {per}.",
+            f"The intercept is {at}.",
             f"Estimates are corrected for the ridge; coef_, which predicts, is not. {plan.problem.n} {units}, epsilon "
             f"{plan.privacy.epsilon:g}{delta}, {share}.",
             f"Coverage is for many {units} drawn independently; nothing is promised of it for few.",

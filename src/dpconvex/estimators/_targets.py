@@ -58,7 +58,9 @@ def declared_index(y: Any, classes: Array, name: str = "y") -> Array:
     labels, kind = as_series(y, name)
     if kind not in ("objects", "nothing") and (classes.dtype.kind in "UO") != (kind == "text"):
         listed = ("classes=" if name == "y" else "declared are ") + repr(classes.tolist())
-        raise InvalidDataError(f"{name} holds {kind} labels, but {listed}: give the same type, as in classes=[0, 1]")
+        what, told = f"{name} holds {kind} labels, but {listed}: give the same type", name == "y" and kind == "number"
+        own = ". Scikit-learn's tools may have encoded them: encode y yourself, and give classes=[0, 1, ...]"
+        raise InvalidDataError(what + own * told)
     try:
         return np.maximum(codes(labels, [str(label).strip() for label in classes.tolist()], closed=True), 0)
     except SchemaError as error:

@@ -336,5 +336,6 @@ class Summary:
         """Return a dict of fields for each coefficient's name; whoever writes JSON replaces infinities and NaN."""
         columns = {key: each.tolist() for key, each in vars(self.found).items()}
         columns["why"] = ["" if finite else UNKNOWN for finite in columns["finite"]]
-        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-        return {"title": self.title, "level": self.level, "rows": dict(zip(self.names, rows, strict=True))}
+        rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+        found = dict(zip(self.names, rows, strict=True))
+        return {"title": self.title, "level": self.level, "notes": [*self.notes], "rows": found}

@@ -31,6 +31,7 @@ from dpconvex._types import Array, Floats, final_dataclass
 from dpconvex.algorithms import PredictedError, PrivateResult, StatedPlan, check_average, recorded, require, uses
 from dpconvex.algorithms.assumptions import USER_LOSS
 from dpconvex.algorithms.select import Method
+from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import L2Norm
 from dpconvex.losses import LinearModelLoss
 from dpconvex.mechanisms import NormNoiseMechanism, ReportNoisyMax
@@ -213,12 +214,11 @@ def largest_side(problem: LinearModelProblem) -> int:
 
 @recorded("exponential_mechanism")
 def plan(problem: LinearModelProblem, privacy: PrivacyParams) -> tuple[ExponentialMechanismPlan, ...]:
-    """Return the plan, or nothing where the mechanism does not apply.
+    """Return the plan, or refuse where the mechanism does not apply.
 
     It applies to losses of one prediction with a bounded slope and bounded targets, and at most two parameters.
     """
-    if not _applies(problem, privacy):
-        return ()
+    _check(problem, privacy)
     R, d = problem.radius, problem.dim
     reach = _score_sensitivity(problem, R, problem.loss.value_at_zero + problem.lipschitz * R)
     lemma = "scores change by at most 2 L R / n between neighbors, plus rounding"
@@ -234,12 +234,11 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams) -> tuple[Exponenti
 def plan_localized(
     problem: LinearModelProblem, privacy: PrivacyParams, l2: float | None = None
 ) -> tuple[LocalizedMechanismPlan, ...]:
-    """Return the plan, or nothing where the mechanism does not apply (as for `plan`); each step has half of epsilon.
+    """Return the plan, or refuse where the mechanism does not apply (as `plan`); each step has half of epsilon.
 
     `l2` is given when the regularized objective itself is the target; otherwise it is chosen from public facts.
     """
-    if not _applies(problem, privacy):
-        return ()
+    _check(problem, privacy)
     R, half = problem.radius, privacy.epsilon / 2
     if l2 is not None:
         lam, best = l2, _best_ball(problem, half, l2, 0.0)
@@ -260,11 +259,13 @@ def plan_localized(
     return (found,)
 
 
-def _applies(problem: LinearModelProblem, privacy: PrivacyParams) -> bool:
-    """Return whether lemma and arithmetic hold; in floats, a target of 1e20 would absorb every other record's loss."""
+def _check(problem: LinearModelProblem, privacy: PrivacyParams) -> None:
+    """Refuse where lemma or arithmetic fails; in floats, a target of 1e20 would absorb every other record's loss."""
     check_average(problem, privacy)
     bounded = math.isfinite(problem.lipschitz) and math.isfinite(problem.loss.value_at_zero)
-    return bounded and problem.loss.n_outputs == 1 and problem.dim <= MAX_DIM
+    if not bounded or problem.loss.n_outputs > 1 or problem.dim > MAX_DIM:
+        what = f"needs a bounded loss of one score, and at most {MAX_DIM} parameters, the constant among them"
+        raise InvalidParameterError("algorithm", "exponential_mechanism", what, "Use 'auto'")
 
 
 def _score_sensitivity(problem: LinearModelProblem, radius: float, size: float) -> float:

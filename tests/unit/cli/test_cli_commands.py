@@ -93,6 +93,13 @@ def test_a_draft_says_what_is_wrong_with_its_target_and_which_numbers_are_codes(
     assert result.exit_code == 0
 
 
+def test_a_draft_names_columns_without_a_name(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("\n".join([",size", *(f"{k},{k / 2}" for k in range(30))]))
+    assert "the file gives: (no name)." in " ".join(
+        run("schema", "draft", "t.csv", "--output", "t.toml").stdout.split()
+    )
+
+
 def test_schema_draft_is_refused_until_confirmed(run: Any, public_files: Path, tmp_path: Path) -> None:
     table = public_files / "train.csv"
     result = run("schema", "draft", table, "--target", "income", "--output", "draft.toml")

@@ -5,16 +5,28 @@ from __future__ import annotations
 import datetime
 import math
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, strategies as st
 
-from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget, Schema, TableCells
+from dpconvex import PrivateLogisticRegression, budget_context
+from dpconvex.data import (
+    CategoricalColumn,
+    ClassTarget,
+    NumericColumn,
+    NumericTarget,
+    Schema,
+    TableCells,
+    open_files,
+    read_table,
+)
 from dpconvex.errors import InvalidParameterError, SchemaError
 from dpconvex.problems.data.ranges import TRANSFORMS
 
@@ -117,6 +129,42 @@ def test_dates_are_days_months_and_weekdays_in_every_container(cells: Any) -> No
     assert np.argmax(month, axis=1).tolist() == [11, 12, 1]
     weekday = Schema((CategoricalColumn("t", date="weekday", other=True),)).encode(table)
     assert np.argmax(weekday, axis=1).tolist() == [6, 7, 1]  # a Sunday, and a Tuesday
+
+
+@pytest.mark.parametrize("cells", [[19000, 19358, 1] * 20, [True, False, True] * 20], ids=["whole", "flags"])
+@pytest.mark.parametrize("form", ["arrow", "levels", "polars", "pandas", "nullable", "folder", "dask"])
+def test_numbers_and_flags_are_no_dates_and_cost_nothing(cells: list[Any], form: str, tmp_path: Path) -> None:
+    """They were missing dates, one and all, silently; the type is public, as that of clock times and lists is."""
+    table = pa.table({"t": cells, "x": [0.1, 0.5, 0.9] * 20, "y": ["no", "yes", "no"] * 20})
+    frame = table.to_pandas()
+    if form == "folder":
+        pq.write_table(table, tmp_path / "a.parquet")
+    made = {
+        "arrow": lambda: table,
+        "levels": lambda: table.set_column(0, "t", table["t"].dictionary_encode()),
+        "polars": lambda: pl.from_arrow(table),
+        "pandas": lambda: frame,
+        "nullable": lambda: frame.convert_dtypes(),
+        "folder": lambda: open_files(tmp_path, schema),
+        "dask": lambda: pytest.importorskip("dask.dataframe").from_pandas(frame, npartitions=2),
+    }
+    for column in (
+        NumericColumn("t", 0, 100, date="age", at="2024-01-01"),
+        NumericColumn("t", 0, 24, date="hour"),
+        CategoricalColumn("t", date="weekday"),
+        NumericColumn("old", 0, 100, formula="19000 - days(t)"),
+    ):
+        schema = Schema((NumericColumn("x", 0, 1), column), ClassTarget("y", ("no", "yes")))
+        with budget_context(epsilon=1.0) as budget:
+            with pytest.raises(SchemaError, match=r"column 't' has type .*, which is no date or time. Convert it"):
+                PrivateLogisticRegression(epsilon=1.0, schema=schema).fit(made[form]())
+            assert budget.account().left[0] == 1.0
+
+
+def test_years_in_csv_files_are_texts_and_no_dates(tmp_path: Path) -> None:
+    schema = Schema((NumericColumn("t", 0, 100, date="age", at="2024-01-01"), NumericColumn("x", 0, 1)))
+    (tmp_path / "t.csv").write_text("t,x\n2020,1\n2023,0\n")
+    np.testing.assert_array_equal(schema.encode(read_table(tmp_path / "t.csv", schema)), [[0, 0.5], [0, -0.5]])
 
 
 def test_dates_in_other_formats() -> None:

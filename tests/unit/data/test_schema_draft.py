@@ -231,6 +231,19 @@ def test_the_last_word_of_a_name_says_whether_whole_numbers_name_rows() -> None:
     assert '# user = "accountNumber"' in draft
 
 
+def test_row_numbers_with_gaps_are_left_out_and_times_are_not() -> None:
+    """A stranger's table was filtered, and its row numbers, 1 to 17,566 in 17,549 rows, became a number."""
+    gaps = np.flatnonzero(np.arange(1000) % 7)
+    mixed, n = np.random.default_rng(0).permutation(np.flatnonzero(np.arange(940) % 12)), len(gaps)
+    names = {"Unnamed: 0": gaps[::-1] * 3, "rownames": gaps % 100, "site": gaps, "shuffled": mixed[:n]}
+    stay = {"year": gaps, "Time": gaps, "monthsSince": gaps, "growth": gaps**3, "fallen": gaps[::-1], "few": gaps // 2}
+    draft = draft_schema(pd.DataFrame(names | stay))
+    assert [column.name for column in Schema.from_toml_text(draft).columns] == list(stay)
+    assert draft.count("# Left out: whole numbers that seem to name rows") == len(names)
+    short = draft_schema(pd.DataFrame({"area": gaps[:99], "place": range(99)}))
+    assert [column.name for column in Schema.from_toml_text(short).columns] == ["area"]
+
+
 def test_ids_of_which_some_are_missing_do_not_repeat() -> None:
     """A stranger's table of employees had six rows without an id, and the draft said that ids repeat."""
     ids = [f"e{k}" for k in range(70)]

@@ -15,7 +15,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given, strategies as st
+from sklearn.base import clone
+from sklearn.ensemble import VotingClassifier
 from sklearn.exceptions import DataConversionWarning
+from sklearn.model_selection import cross_val_predict
 
 from dpconvex import (
     PrivateGeometricMedian,
@@ -31,6 +34,34 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
 from dpconvex.estimators._matrices import _cells_of, numbers_of, numeric_matrix, user_labels
 from dpconvex.estimators._targets import as_series, declared_index, number_array
 from dpconvex.problems import UserGroups
+
+
+class CrossValidated:
+    """Probabilities of folds, with the methods of an estimator."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def fit(self, X: Any, y: Any) -> CrossValidated:
+        self.found = cross_val_predict(self.model, X, y, cv=2, method="predict_proba").argmax(1)
+        return self
+
+    def predict(self, X: Any) -> Any:
+        return self.found
+
+
+@pytest.mark.parametrize("wrap", [CrossValidated, lambda model: VotingClassifier([("a", model)], voting="soft")])
+def test_labels_that_scikit_learn_encodes_are_explained(wrap: Any) -> None:
+    """Its tools hand the positions of classes to `fit`; labels that are such positions already stay what they are."""
+    X = np.random.default_rng(0).random((90, 2))
+    y = np.where(X[:, 0] > 0.5, "yes", "no")
+    model = PrivateLogisticRegression(feature_bounds=(0, 1), classes=["no", "yes"], random_state=0)
+    with pytest.raises(InvalidDataError, match=r"encode y yourself, and give classes=\[0, 1, \.\.\.\]$"):
+        wrap(model).fit(X, y)
+    found = wrap(clone(model).set_params(classes=[0, 1])).fit(X, (y == "yes").astype(int)).predict(X)
+    assert set(found.tolist()) <= {0, 1}
+    with pytest.raises(InvalidDataError, match=r"y holds text labels, but classes=\[0, 1\]: give the same type$"):
+        clone(model).set_params(classes=[0, 1]).fit(X, y)
 
 
 class Odd:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from sklearn.base import clone
+from typer.testing import CliRunner
 
 from dpconvex import (
     CategoricalColumn,
@@ -24,6 +25,7 @@ from dpconvex import (
     Schema,
     load_model,
 )
+from dpconvex.cli.main import app
 from dpconvex.data import ClassTarget, NumericTarget, UnrangedColumn, open_files
 from dpconvex.errors import HopelessPlanWarning, InvalidDataError, InvalidParameterError, NotPaidForError
 from dpconvex.estimators.persistence import save_model
@@ -84,7 +86,9 @@ def test_a_summary_says_what_statistics_packages_say(fitted: PrivateLogisticRegr
     turned = fitted.summary(reference={"kind": "b"})
     assert turned.names[3] == "kind=a (against b)"
     assert turned.found.estimate[3] == pytest.approx(-fitted.summary().found.estimate[3])
-    rows = fitted.summary().to_dict()["rows"]
+    shown = fitted.summary().to_dict()
+    assert tuple(shown["notes"]) == fitted.summary().notes
+    rows = shown["rows"]
     assert rows["x"]["finite"]
     assert rows["x"]["why"] == ""
     for reference in ({"kind": "d"}, {"x": "1"}, "III"):
@@ -92,6 +96,24 @@ def test_a_summary_says_what_statistics_packages_say(fitted: PrivateLogisticRegr
             fitted.summary(reference=reference)
     with pytest.raises(InvalidParameterError, match="level"):
         fitted.conf_int(1.0)
+
+
+def test_a_summary_says_what_a_coefficient_is_per(fitted: PrivateLogisticRegression) -> None:
+    """Of a schema: over the whole range, with the intercept in the middle of it. Of a matrix: in its own units."""
+    text, found = str(fitted.summary()), fitted.summary().found.estimate
+    assert "Coefficients are over the whole declared range of a number, and against the level named, or" in text
+    assert "The intercept is at the middle of ranges and of two levels, and at levels named." in text
+    rows = pa.table({"x": [0.0, 10.0, 5.0], "z": [5.0] * 3, "kind": ["a"] * 3})
+    low, high, middle = fitted.decision_function(rows)
+    assert high - low == pytest.approx(found[1], rel=0.2)  # predictions are shrunk by the ridge
+    assert middle == pytest.approx(found[0], abs=0.2)
+    plain = logistic(schema=None, feature_bounds=(0, 10), classes=["no", "yes"])
+    plain.fit(X, np.array(TABLE["y"].to_pylist()))
+    assert "Coefficients are per unit of a column.\nThe intercept is where all columns are 0." in str(plain.summary())
+    ten = plain.summary().found.estimate
+    first, last = plain.decision_function(np.array([[0.0, 0.0], [10.0, 0.0]]))
+    assert last - first == pytest.approx(10 * ten[1], rel=0.2)
+    assert first == pytest.approx(ten[0], abs=0.4)
 
 
 def test_references_of_two_levels_are_read_before_they_are_refused() -> None:
@@ -293,6 +315,10 @@ def test_shapes_have_intervals_of_their_values(missing: str, tmp_path: Path) -> 
     assert len(known) == 2
     assert all(0.9 < abs(low + high) / 2 < 3.5 or abs(low + high) < 0.4 for low, high in known)
     assert len(apart) - len(known) == (missing == "own")  # no cell is missing
+    assert "against the level named" in str(model.summary())
+    printed = CliRunner().invoke(app, ["shapes", str(tmp_path / "m.skops")]).output
+    assert printed.count("(reference)") == 2
+    assert "of the reference, the vertex seen most." in printed
     assert any("feature 0=1 (against" in name or "feature 0=1" in name for name in model.summary().names)
     bands = model.predict_interval(X[:50])
     middle = model.predict_proba(X[:50])[:, 1]

@@ -261,6 +261,15 @@ def test_certifiable_radii_are_reached_within_the_steps() -> None:
         assert plan.solver.solve(risk, plan.solver_radius, plan.constraint).accuracy.bound <= plan.solver_radius
 
 
+def test_names_of_algorithms_are_told() -> None:
+    loss = LocationLoss(DataDomain.l2_ball(2, 1.0), 0.2)
+    for name in ("nonsense", "heavy_tailed"):
+        with pytest.raises(InvalidParameterError) as refused:
+            private_minimize(loss, np.zeros((9, 2)), epsilon=1.0, radius=1.0, algorithm=name)
+        known = "one of 'heavy_tailed', 'localized_exponential_mechanism'"
+        assert str(refused.value) == f"algorithm={name!r}: must be 'auto', or with heavy_tailed=(k, G_k) {known}."
+
+
 def test_public_errors() -> None:
     loss, X = LocationLoss(DISC), np.zeros((5, 2))
     with pytest.raises(InvalidParameterError, match="trusted=False"):

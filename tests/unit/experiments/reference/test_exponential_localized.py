@@ -11,6 +11,7 @@ from scipy import integrate, stats
 
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.select import Options
+from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss
 from dpconvex.privacy import PrivacyParams, Sensitivity, verify
 from dpconvex.problems import DataDomain, LinearModelProblem, Records
@@ -184,14 +185,16 @@ def test_content_never_speaks(content: float) -> None:
 
 
 def test_where_it_does_not_apply() -> None:
-    assert exponential_mechanism.plan_localized(problem(LogisticLoss(), dim=3), PrivacyParams(1.0)) == ()
-    assert exponential_mechanism.plan_localized(problem(AbsoluteLoss()), PrivacyParams(1.0)) == ()
+    for task in (problem(LogisticLoss(), dim=3), problem(AbsoluteLoss())):
+        with pytest.raises(InvalidParameterError, match="needs a bounded loss of one score, and at most 2 parameters"):
+            exponential_mechanism.plan_localized(task, PrivacyParams(1.0))
 
 
 def test_unbounded_targets_are_left_out_because_floats_would_break_privacy() -> None:
     """One target of 1e20 absorbs every other record's loss: scores move 26 times further than 2 L R / n."""
     task, loss = problem(AbsoluteLoss(), n=100), AbsoluteLoss()
-    assert exponential_mechanism.plan(task, PrivacyParams(1.0)) == ()
+    with pytest.raises(InvalidParameterError, match="needs a bounded loss"):
+        exponential_mechanism.plan(task, PrivacyParams(1.0))
     X = np.random.default_rng(0).uniform(-1, 1, (100, 1))
     y, z = 2 * X[:, 0], 2 * X[:, 0]
     z[0] = 1e20

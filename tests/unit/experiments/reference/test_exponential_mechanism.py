@@ -5,6 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from dpconvex import PrivateLogisticRegression
+from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss, SquaredLoss
 from dpconvex.privacy import Ledger, PrivacyParams, verify
 from dpconvex.problems import DataDomain, LinearModelProblem, Records
@@ -86,9 +88,14 @@ def permute_and_flip(p: np.ndarray) -> np.ndarray:
 
 def test_where_it_does_not_apply() -> None:
     big = LinearModelProblem(LogisticLoss(), DataDomain.box(2, 1.0).with_intercept(), 100, 1.0)
-    assert exponential_mechanism.plan(big, PrivacyParams(1.0)) == ()
+    with pytest.raises(InvalidParameterError, match="at most 2 parameters, the constant among them"):
+        exponential_mechanism.plan(big, PrivacyParams(1.0))
     unbounded = LinearModelProblem(SquaredLoss(1.0), DataDomain.box(1, 1.0), 100, 1.0)
-    assert exponential_mechanism.plan(unbounded, PrivacyParams(1.0)) == ()
+    with pytest.raises(InvalidParameterError, match="needs a bounded loss of one score"):
+        exponential_mechanism.plan(unbounded, PrivacyParams(1.0))
+    X, y = np.zeros((50, 3)), np.arange(50) % 2 == 0
+    with pytest.raises(InvalidParameterError, match=r"at most 2 parameters, .* Use 'auto'"):
+        PrivateLogisticRegression(feature_bounds=(0, 1), algorithm="exponential_mechanism").fit(X, y)
 
 
 @pytest.mark.thin
