@@ -2145,6 +2145,24 @@ MUTANTS = (
         ("tests/contracts/test_handed_out.py",),
     ),
     Mutant(
+        "users in arrays of objects: somebody labeled 5 and 5.0 is protected as two users",
+        "estimators/_matrices.py",
+        'if labels.dtype.kind == "O":',
+        "if isinstance(groups, list | tuple):",
+        "",
+        (
+            "tests/unit/estimators/test_user_estimators.py::test_an_object_array_holds_the_users_of_a_list_and_of_a_column",
+        ),
+    ),
+    Mutant(
+        "certificates: a forged version of NumPy excuses a cost that is a thousandth too low",
+        "privacy/verify.py",
+        'name in ("target", "spent")',
+        'name == "target"',
+        "",
+        ("tests/contracts/test_certificates.py::test_another_version_excuses_no_lower_cost",),
+    ),
+    Mutant(
         "clipping sums in the order of the memory, so other records change last bits",
         "problems/data/domain.py",
         'dtype=np.float64, order="C")',

@@ -247,7 +247,8 @@ class PrivateLogisticRegression(WithIntervals, LogisticModel):
     delta : float, default=0.0
         In [0, 1/2), and far below 1/n. 0 is pure differential privacy; above 0 Gaussian noise is considered, too.
     feature_norm : float, optional
-        Public bound on the Euclidean length of a row of features. Longer rows are shortened to it.
+        Public bound on the Euclidean length of a row of features. Longer rows are shortened to it. Plans take the rows
+        of a sparse matrix for words, which tell less than images (`plan` without data knows a ``domain`` alone of it).
     feature_bounds : (lower, upper), optional
         Public range of every column: two numbers, or two arrays of shape (n_features,). Values are clipped into it.
         ``coef_`` is in the original units. ``"private"``: the fit finds ranges privately.

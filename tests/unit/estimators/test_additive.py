@@ -300,7 +300,7 @@ def test_a_missing_cell_that_changes_the_type_of_a_column_changes_no_block() -> 
     holed = whole.astype({"a": float})
     holed.loc[3, "a"] = np.nan
     y = np.arange(200) % 2 == 0
-    for missing, size in (("own", 5), ("none", 4)):
+    for missing, size in (("own", 5), ("none", 4), ("auto", 5)):
         model = PrivateAdditiveClassifier(1.0, feature_bounds=(0, 200), knots=4, missing=missing, random_state=0)
         shapes = [[s.vertices for s in model.fit(table, y).shapes_] for table in (whole, holed)]
         assert shapes[0] == shapes[1]

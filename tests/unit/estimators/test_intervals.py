@@ -297,7 +297,7 @@ def test_users_have_intervals_from_memory_and_from_files_with_the_same_bits(tmp_
 
 
 @pytest.mark.thin
-@pytest.mark.parametrize("missing", ["own", "none"])
+@pytest.mark.parametrize("missing", ["own", "none", "auto"])
 def test_shapes_have_intervals_of_their_values(missing: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     X = rng.uniform(-1, 1, (60_000, 2))

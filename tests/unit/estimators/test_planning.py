@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 from dpconvex import (
     CategoricalColumn,
@@ -19,6 +20,7 @@ from dpconvex import (
     PrivateLogisticRegression,
     Schema,
     adult_schema,
+    verify,
 )
 from dpconvex.algorithms.erm.registry import CAUTION, SURE, WIDE, cautious, plans
 from dpconvex.data import ClassTarget, NumericTarget
@@ -30,6 +32,7 @@ from dpconvex.losses import HuberLoss
 from dpconvex.privacy import Unit
 from dpconvex.privacy.ledger import fits
 from dpconvex.privacy.profiles import limited
+from dpconvex.problems import Block, DataDomain
 from dpconvex.problems.linear.expected_risk import ORDINARY
 
 COLUMNS = (NumericColumn("age", 0, 100), CategoricalColumn("color", ("red", "green", "blue")))
@@ -229,3 +232,23 @@ def test_a_plan_beside_looks_fits_its_promise(n: int, columns: int, epsilon: flo
     found = model.plan(n, columns, unit=unit)
     assert all(fits(plan.releases, plan.privacy) for plan in found)
     assert "phased_sgd" not in {plan.algorithm for plan in found}
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_rows_of_a_sparse_matrix_are_taken_for_words(delta: float) -> None:
+    """Of words plans expected what pixels tell, and descents lost up to twice what they expected (`texts.py`)."""
+    rng = np.random.default_rng(0)
+    X = scipy.sparse.random_array((2000, 200), density=0.03, rng=rng, format="csr")
+    y = np.asarray(X[:, :100].sum(1)).ravel() > np.asarray(X[:, 100:].sum(1)).ravel()
+    given: dict[str, Any] = {"feature_norm": 1.0, "random_state": 0}
+    words, pixels = (PrivateLogisticRegression(1.0, delta, **given).fit(each, y) for each in (X, X.toarray()))
+    assert [model.plan_.problem.domain.blocks[0].values for model in (words, pixels)] == ["sparse", "any"]
+    assert words.plan_.algorithm != "noisy_gradient"
+    assert (pixels.plan_.algorithm == "noisy_gradient") == (delta > 0)
+    assert words.plan_.problem.radius < pixels.plan_.problem.radius
+    np.testing.assert_allclose(words.predict_proba(X), words.predict_proba(X.toarray()), rtol=1e-12)
+    domain = DataDomain((Block(200, "l2", 1.0, values="sparse"),))
+    told = PrivateLogisticRegression(1.0, delta, domain=domain, random_state=0).plan(2000, 200)[0]
+    assert told.algorithm == words.plan_.algorithm
+    private = PrivateLogisticRegression(1.0, delta, feature_norm=1.0).fit(X, y)
+    assert verify(private.certificate_).passed

@@ -22,7 +22,7 @@ from dpconvex.data import ClassTarget, NumericTarget
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import bounds_of
 from dpconvex.losses import HuberLoss, LogisticLoss, SoftmaxLoss, WeightedLoss
-from dpconvex.problems import DataDomain, LinearModelProblem
+from dpconvex.problems import Block, DataDomain, LinearModelProblem
 from dpconvex.verification import verify
 
 RNG = np.random.default_rng(5)
@@ -202,12 +202,11 @@ def test_sparse_matrices_give_what_dense_ones_give(algorithm: str) -> None:
     sparse: Any = scipy.sparse.csr_array(cells)
     y = (cells[:, 5] > 0).astype(int)
 
-    def fit(data: Any) -> PrivateLogisticRegression:
-        return PrivateLogisticRegression(
-            2.0, feature_norm=1.0, classes=[0, 1], algorithm=algorithm, random_state=0
-        ).fit(data, y)
+    def fit(data: Any, **bounds: Any) -> PrivateLogisticRegression:
+        return PrivateLogisticRegression(2.0, **bounds, classes=[0, 1], algorithm=algorithm, random_state=0).fit(data, y)
 
-    dense, found = fit(cells), fit(sparse)
+    words = DataDomain((Block(40, "l2", 1.0, values="sparse"),))
+    dense, found = fit(cells, domain=words), fit(sparse, feature_norm=1.0)
     np.testing.assert_array_equal(found.coef_, dense.coef_)
     np.testing.assert_allclose(found.decision_function(sparse), dense.decision_function(cells), rtol=1e-9, atol=1e-12)
-    np.testing.assert_array_equal(fit(scipy.sparse.coo_array(cells)).coef_, dense.coef_)
+    np.testing.assert_array_equal(fit(scipy.sparse.coo_array(cells), feature_norm=1.0).coef_, dense.coef_)
