@@ -51,7 +51,7 @@ LABEL = "mean clipped gradient"
 TAIL = 0.5  #: Share of the iterates that plain steps average: the last half.
 DRIFT = 0.15  #: Deviation of the last point of accelerated steps without curvature, over ``sigma T^1.5 / Gamma``.
 SPARSE = (
-    1.5  #: Factor on what is expected with rows of few words: descents lose up to twice that (`benchmarks/texts.py`).
+    1.5  #: Factor on what is expected of classes of words: descents lose up to twice that (`benchmarks/texts.py`).
 )
 FAR = 30.0  #: Radius of the ball for typical steps, over the comparator's norm: it only keeps numbers finite.
 
@@ -95,7 +95,8 @@ class NoisyGradientPlan(StatedPlan):
     def predicted_error(self) -> PredictedError:
         source = f"noisy projected gradient descent; {self.rests_on}"
         proved = not self.rests_on.startswith("an estimate")
-        caution = SPARSE if "sparse" in {block.values for block in self.problem.domain.blocks} else 1.0
+        words = "sparse" in {block.values for block in self.problem.domain.blocks}
+        caution = SPARSE if words and self.problem.loss.task == "classification" else 1.0
         return PredictedError(self.bound, self.trivial, source, expected=self.expected, proved=proved, caution=caution)
 
     @property
