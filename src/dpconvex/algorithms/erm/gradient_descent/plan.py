@@ -50,9 +50,7 @@ from dpconvex.sets import L2Ball
 LABEL = "mean clipped gradient"
 TAIL = 0.5  #: Share of the iterates that plain steps average: the last half.
 DRIFT = 0.15  #: Deviation of the last point of accelerated steps without curvature, over ``sigma T^1.5 / Gamma``.
-SPARSE = (
-    1.5  #: Factor on what is expected of classes of words: descents lose up to twice that (`benchmarks/texts.py`).
-)
+SPARSE = 1.5  #: Factor on what is expected of classes of words, twice of which may be lost (`benchmarks/texts.py`).
 FAR = 30.0  #: Radius of the ball for typical steps, over the comparator's norm: it only keeps numbers finite.
 
 
