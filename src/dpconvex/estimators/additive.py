@@ -82,13 +82,14 @@ class AdditiveModel(WithIntervals):
 
     _sparse: ClassVar[bool] = False
 
-    def _feature_map(self, n_features: int | None) -> ShapeMap:
+    def _feature_map(self, n_features: int | None, own: bool | None = None) -> ShapeMap:
         _validate.choice("missing", self.missing, ("auto", "own", "none"))
         _validate.choice("algorithm", self.algorithm, ("auto", SHAPES), "Linear estimators have the others")
         require_one({"schema": self.schema, "feature_bounds": self.feature_bounds}, "schema", "They must be public")
         columns = self._bounded(n_features) if self.schema is None else checked_schema(self.schema).columns
         pairs = checked_pairs(self.interactions, columns)
-        own = self.missing == "own" or (self.missing == "auto" and not self.inference)
+        asked = self.missing == "own" or (self.missing == "auto" and not self.inference)
+        own = asked if own is None else own
         free = isinstance(self.knots, str)
         found = ShapeMap.of(columns, self.schema is not None, own, pairs, free)
         self._directions(found)
@@ -119,7 +120,11 @@ class AdditiveModel(WithIntervals):
         return list(reversed(found.values()))
 
     def _fitted_map(self) -> ShapeMap:
-        return self._feature_map(self.n_features_in_).found(*self._told).with_knots(self.knots_)
+        found = self._feature_map(self.n_features_in_).found(*self._told).with_knots(self.knots_)
+        if self.missing != "auto" or found.domain.n_features == self.coef_.shape[-1]:
+            return found
+        own = bool(self.inference)  # `inference` was set after the fit, and what "auto" means with it
+        return self._feature_map(self.n_features_in_, own).found(*self._told).with_knots(self.knots_)
 
     def _directions(self, features: ShapeMap) -> dict[str, bool]:
         """Return which numeric columns are monotone, and whether they increase; raise for anything else."""

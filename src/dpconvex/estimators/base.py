@@ -103,7 +103,7 @@ class FittedModel(FindsRanges, PrivateEstimator, ABC):
             what, remedy = "cannot be used with a sparse matrix", "Give feature_norm, or make the matrix dense"
             raise InvalidParameterError("feature_bounds", self.feature_bounds, what, remedy)
         if scipy.sparse.issparse(X) and reset:  # the form of X is public, and plans take such rows for words
-            kinds = [(each, "sparse" if each.norm == "l2" else each.values) for each in features.domain.blocks]
+            kinds = [(b, "sparse" if (b.norm, b.values) == ("l2", "any") else b.values) for b in features.domain.blocks]
             words = tuple(replace(each, values=values) for each, values in kinds)
             features = _features.Declared(replace(features.domain, blocks=words))
         return features, features.encode(X, missing)

@@ -22,7 +22,7 @@ from dpconvex.data.frames import typed
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._matrices import fitted_columns, learned_matrix, same_length
-from dpconvex.estimators._streams import checked, open_table, open_users
+from dpconvex.estimators._streams import checked, open_rows, open_table
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
 from dpconvex.randomness import source_from
@@ -156,7 +156,8 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
         if table is None:
             _, count, users, _ = checked(clone(base), X, y, groups)
         else:
-            count, users = len(table), open_users(cast(Any, base.schema), table, groups)
+            users = cast(Any, open_rows(clone(base), X, y, groups))[-1]  # refuses what the first fit would
+            count = len(table)
             same_length(count, count if users is None else users.n_records, "groups", private=True)
         unit, n = (Unit.RECORD, count) if users is None else (Unit.USER, users.n_users)
         if n < 2:

@@ -216,7 +216,7 @@ class PrivacyCertificate:
             lines.append(f"Paid:    {self.budget}.")
         if not source.private:
             lines.append("NOT PRIVATE: the noise was seeded. Fit again without a seed before releasing anything.")
-        return "\n".join(ascii(line)[1:-1] if not line.isprintable() else line for line in lines)  # no forged line
+        return "\n".join(map(_printable, lines))
 
     def _reasons(self) -> list[str]:
         lines = ["Released from the data:"]
@@ -232,6 +232,11 @@ class PrivacyCertificate:
                 lines.append(f"    in the {stated.norm} norm, because {stated.lemma}")
         lines.append("It rests on:")
         return lines + [f"  - {a.statement} ({a.enforced_by})" for a in self.assumptions]
+
+
+def _printable(line: str) -> str:
+    """Return a line that neither ends early nor commands a terminal, whatever the texts of a certificate hold."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line)
 
 
 def _read(kind: type[T], fields: Mapping[str, Any]) -> T:

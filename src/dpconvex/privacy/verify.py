@@ -277,9 +277,10 @@ def plan_checks(read: PrivacyCertificate, again: Callable[[PrivacyCertificate], 
         each["assumptions"] = [text for text in each["assumptions"] if text in expected["assumptions"]]
     checks = []  # of a noise source that is not known here nothing is known, so it is no planned one
     for name in ("target", "spent", "releases", "public", "method", "assumptions", "noise_source"):
-        priced = name in ("target", "spent")  # a forged version excuses no lower cost
-        slack = SECOND if {"numpy", "scipy", "dp-accounting"} & {*others} and not priced else SAME
+        slack = SECOND if {"numpy", "scipy", "dp-accounting"} & {*others} and name != "target" else SAME
         found = next(_differences(stated[name], expected[name], (name,), slack), None)
+        if name == "spent" and stated[name]["epsilon"] < expected[name]["epsilon"] * (1 - SAME):
+            found = ("spent", "epsilon"), stated[name]["epsilon"], expected[name]["epsilon"]  # no version excuses less
         detail = "as planned"
         if found is not None:
             where, is_now, was = found

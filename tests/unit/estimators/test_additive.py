@@ -531,3 +531,13 @@ def test_a_wide_category_does_not_slow_plans(monkeypatch: pytest.MonkeyPatch) ->
     np.testing.assert_allclose(signal.sum(), np.trace(back @ levels.prior.signal @ back.T), rtol=1e-9)
     np.testing.assert_allclose(lengths.sum(1), np.square(root_of).sum(1), rtol=1e-9)
     assert mixing.sum() == len(signal)
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_what_is_set_after_a_fit_changes_no_prediction(inference: bool) -> None:
+    """With `missing="auto"` the number of vertices follows from `inference` at the fit, not from what it is later."""
+    X = np.random.default_rng(0).uniform(0, 1, (6000, 2))
+    model = PrivateAdditiveClassifier(20.0, feature_bounds=(0, 1), inference=inference, knots=3, random_state=0)
+    before = model.fit(X, X[:, 0] > 0.5).decision_function(X)
+    np.testing.assert_array_equal(model.set_params(inference=not inference).decision_function(X), before)
+    assert {len(shape.vertices) for shape in model.set_params(inference=inference).shapes_} == {3 if inference else 4}

@@ -161,6 +161,8 @@ def test_no_text_of_a_certificate_makes_a_line_of_its_own() -> None:
         assert sum(line.startswith("Promise") for line in text.split("\n")) == 1
         assert text.replace("\n", "").isprintable()
         assert text.count("replacing one row changes nothing") == 2
+    spaced = replace(BOTH[0], budget="Größe von O'Brien\u00a0")
+    assert "Größe von O'Brien\\xa0." in spaced.explain()
 
 
 def test_one_is_as_planned_where_a_float_of_it_is_and_a_truth_is_not() -> None:

@@ -179,7 +179,7 @@ def inside(rows: Floats, limits: Floats, simplices: Array) -> bool:
             ones, others = 0, 0
             for j in range(start, stop):
                 ones += row[j] == 1.0
-                others += (row[j] != 0.0) & (row[j] != 1.0)
+                others += ((row[j] != 0.0) & (row[j] != 1.0)) | np.signbit(row[j])
             outside += others + abs(ones - 1)
         if outside:
             return False

@@ -217,7 +217,7 @@ class DataDomain:
 
     def clipped(self, X: Array) -> Floats:
         """Return rows that `holds` finds in the domain as they are, others as `clip` makes them."""
-        return X if X.dtype == np.float64 and self.holds(X) else self.clip(X)
+        return X if type(X) is np.ndarray and X.dtype == np.float64 and self.holds(X) else self.clip(X)
 
     def clip_in_place(self, X: Floats) -> None:
         """Do `clip` on a writable float64 array; buffers stay near 1 MB."""
@@ -253,7 +253,8 @@ class DataDomain:
     @cached_property
     def _looks(self) -> tuple[Floats, Array] | None:
         """Limits of all columns and ends of simplices, for `holds`; None if there are other kinds of blocks."""
-        if not {block.norm for block in self.blocks if block.size > 1} <= {"linf", "simplex"}:
+        known = {block.norm for block in self.blocks if block.size > 1} <= {"linf", "simplex"}
+        if not known or any(block.largest is not None for block in self.blocks):  # `clip` allows for rounding there
             return None
         ends = np.cumsum([0, *(block.size for block in self.blocks)])
         wide = [block.norm == "simplex" and block.size > 1 for block in self.blocks]

@@ -76,7 +76,7 @@ def test_a_look_knows_intervals_and_vertices():
     for column, value in ((0, -0.6), (1, np.nan), (2, 1.1), (3, 1.0), (4, 0.0), (4, np.nan), (5, -0.0), (5, 0.5)):
         wrong = np.repeat(member, 3, axis=0)
         wrong[1, column] = value
-        assert domain.holds(wrong) == (column == 5 and value == 0.0)
+        assert not domain.holds(wrong)  # -0.0 would be 0.0 where another row is clipped
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2", "simplex"])
@@ -96,6 +96,17 @@ def test_no_record_changes_the_bits_of_another(norm, seed, size, bound):
         Y[~others] = value
         for order in "CF":  # of columns one after the other sums would be others
             np.testing.assert_array_equal(domain.clip(np.array(Y, order=order))[others], alone[others])
+
+
+def test_zeros_of_either_sign_are_clipped_alike_whatever_other_rows_are() -> None:
+    """Vertices kept a zero's sign where all rows of a portion were vertices; and so did an entry at its largest."""
+    domain = DataDomain((Block(3, "simplex", 1.0), Block(1, "l1", 1.0, largest=1.0)))
+    vertices = np.array([[-0.0, 1.0, 0.0, 1.0], [1.0, 0.0, -0.0, 1.0]])
+    among = np.vstack([vertices, [[0.5, 2.0, np.nan, 3.0]]])
+    for X in (vertices, among):
+        for found in (domain.clip(X), domain.clipped(X)):
+            assert found[:2].tobytes() == domain.clip(among)[:2].tobytes()
+    assert not np.signbit(domain.clip(vertices)).any()
 
 
 def test_a_long_row_keeps_its_direction_and_gets_the_full_length():

@@ -298,7 +298,7 @@ class InformedPlan(algorithms.StatedPlan):
         most = 4 * look.longest / self.problem.loss.slope_bound  # records outside of narrowed columns may be longer
 
         def squares(rows: Floats) -> Array:
-            whole = np.column_stack([domain.clip(rows), np.full((len(rows), constants), domain.intercept)])
+            whole = np.column_stack([domain.clip(rows), np.full((rows.shape[0], constants), domain.intercept)])
             found = np.square(look.moved(whole) / look.scales / most).sum(1, keepdims=True)
             return np.rint(np.minimum(found, 1.0) * UNITS).astype(np.int64)
 
