@@ -21,7 +21,8 @@ is CAUTION in general, and falls to 1 as columns exceed WIDE, since pure noise t
 records' classes are expected to lose less than SURE of what parameters 0 lose, columns count once for each class but
 one (docs, What was tried, Delta and classes of many columns). It is OF_NUMBERS, and falls in the same way, where a
 regression's explained variance is a guess, since plans preferred there lost 1.8 times the expected error with few
-columns (`benchmarks/prior.py`; docs, What was tried, Delta and numbers); 1 for users' regressions; OF_USERS_CLASSES for users' two classes (`benchmarks/user_ranks.py`)."""
+columns (`benchmarks/prior.py`; docs, What was tried, Delta and numbers); 1 for users' regressions; OF_USERS_CLASSES
+for users' two classes (`benchmarks/user_ranks.py`)."""
 
 CENTERED = ("objective_perturbation", "noisy_gradient", "sufficient_statistics", "random_projection")
 """Methods that may run on recentered columns."""

@@ -33,6 +33,7 @@ from dpconvex.problems.linear.expected_risk import reach_share
 from dpconvex.randomness import BitSource
 
 FEWEST = 4  #: Least number of columns after a projection.
+LARGEST = 2**26  #: Most entries of a projection's matrix (512 MB), unless the fewest columns need more
 CHUNK = 4_000_000  #: Most entries of the data that are clipped and projected at a time; it bounds memory.
 
 
@@ -114,7 +115,8 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) 
     algorithms.require_average(problem)
     p = len(problem.domain.columns_in("l2"))
     best: ProjectedPlan | None = None
-    for columns in (p >> halvings for halvings in range(1, p.bit_length()) if p >> halvings >= FEWEST):
+    counts = [p >> halvings for halvings in range(1, p.bit_length()) if p >> halvings >= FEWEST]
+    for columns in [count for count in counts if count * p <= LARGEST] or counts[-1:]:
         then = planner(projected(problem, columns), privacy)[0]
         found = ProjectedPlan(problem, privacy, then, columns)
         if best is not None and found.predicted_error.rank > best.predicted_error.rank:

@@ -424,3 +424,11 @@ def test_it_wins_with_many_columns_and_classes() -> None:
 
     means = [np.mean([log_loss(name, s) for s in range(4)]) for name in ("random_projection", "objective_perturbation")]
     assert means[0] < means[1] - 0.15
+
+
+@pytest.mark.parametrize("values", ["any", "sparse"])
+def test_no_projection_needs_more_memory_than_a_machine_has(values) -> None:
+    """Of words half of 50,000 columns lose as much as fewer: the matrix had 9 GB, and the fit ended without a word."""
+    domain = DataDomain((Block(50_000, "l2", 1.0, values=values),))
+    model = PrivateLogisticRegression(2.0, domain=domain, classes=[0, 1], algorithm="random_projection")
+    assert model.plan(300, 50_000)[0].columns * 50_000 <= projecting.LARGEST
