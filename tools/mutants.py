@@ -172,7 +172,7 @@ MUTANTS = (
     Mutant(
         "features not clipped",
         "problems/data/records.py",
-        "clipped = domain.clip(part)",
+        "clipped = domain.clipped(part)",
         "clipped = np.asarray(part, dtype=np.float64)",
         "output_perturbation",
         ("tests/unit/problems/data/test_records.py",),

@@ -182,13 +182,12 @@ def cautious(plan: LinearModelPlan) -> float:
     task, users, error = plan.problem, plan.problem.grouped, plan.predicted_error
     if error.expected is None or is_pure(plan):
         return error.rank
-    if task.explained is not None:
-        return error.rank * (1.0 if users else 1 + (OF_NUMBERS - 1) * min(1.0, WIDE / task.domain.dim) ** 2)
-    if users and task.loss.n_outputs == 1:
-        return error.rank * OF_USERS_CLASSES
-    sure = not users and error.expected < SURE * task.loss.usual.value_at_zero
+    numbers = task.explained is not None
+    if users and (numbers or task.loss.n_outputs == 1):
+        return error.rank * (1.0 if numbers else OF_USERS_CLASSES)
+    sure = not users and not numbers and error.expected < SURE * task.loss.usual.value_at_zero
     wide = task.domain.dim * (task.loss.curvature_rank if sure else 1)
-    return error.rank * (1 + (CAUTION - 1) * min(1.0, WIDE / wide) ** 2)
+    return error.rank * (1 + ((OF_NUMBERS if numbers else CAUTION) - 1) * min(1.0, WIDE / wide) ** 2)
 
 
 def is_pure(plan: LinearModelPlan) -> bool:

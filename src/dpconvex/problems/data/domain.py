@@ -217,7 +217,7 @@ class DataDomain:
 
     def clipped(self, X: Array) -> Floats:
         """Return rows that `holds` finds in the domain as they are, others as `clip` makes them."""
-        return X if type(X) is np.ndarray and X.dtype == np.float64 and self.holds(X) else self.clip(X)
+        return X if self.holds(X) else self.clip(X)
 
     def clip_in_place(self, X: Floats) -> None:
         """Do `clip` on a writable float64 array; buffers stay near 1 MB."""
@@ -246,9 +246,11 @@ class DataDomain:
         if X.dtype.kind not in "fiub":
             raise InvalidDataError(f"X has dtype {_validate.dtype_of(X)}; must be numeric. Encode text with a Schema")
 
-    def holds(self, X: Floats) -> bool:
+    def holds(self, X: Any) -> bool:
         """Return whether a quick test shows rows to be in the domain; it knows intervals and vertices of simplices."""
-        return self._looks is not None and bool(_loops.inside(X, *self._looks))
+        if type(X) not in (np.ndarray, np.memmap) or X.dtype != np.float64 or self._looks is None:
+            return False  # also of sparse and masked matrices
+        return bool(_loops.inside(X, *self._looks))
 
     @cached_property
     def _looks(self) -> tuple[Floats, Array] | None:

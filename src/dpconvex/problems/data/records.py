@@ -370,7 +370,6 @@ def _clipped_block(part: Any, domain: DataDomain) -> RowBlock:
         limit = shortened_length(block.bound, block.size)
         factor = limit / np.where(too_long, lengths, limit) if too_long.any() else None
         return RowBlock(rows, part, factor, domain.intercept)
-    if part.dtype == np.float64 and domain.holds(part):
-        return RowBlock(rows, part, None, domain.intercept)
-    clipped = domain.clip(part)
-    return RowBlock(rows, part if np.array_equal(part, clipped) else clipped, None, domain.intercept)
+    clipped = domain.clipped(part)
+    same = clipped is part or np.array_equal(part, clipped)
+    return RowBlock(rows, part if same else clipped, None, domain.intercept)
