@@ -22,7 +22,7 @@ from dpconvex import (
     adult_schema,
     verify,
 )
-from dpconvex.algorithms.erm.registry import CAUTION, SURE, WIDE, cautious, plans
+from dpconvex.algorithms.erm.registry import CAUTION, OF_NUMBERS, SURE, WIDE, cautious, plans
 from dpconvex.data import ClassTarget, NumericTarget
 from dpconvex.errors import InvalidParameterError, SchemaError
 from dpconvex.estimators._streams import PROBE, promise_of
@@ -209,6 +209,13 @@ def test_columns_count_once_for_each_class_but_one_where_a_plan_that_spends_delt
         assert (plan.predicted_error.rank < SURE * np.log(5)) == (records == 100_000)
         factors.append(cautious(plan) / plan.predicted_error.rank)
     assert factors == pytest.approx([CAUTION, 1 + (CAUTION - 1) / 4])  # (5 - 1) / 2 times as many columns as WIDE
+
+
+def test_a_category_is_one_column_where_a_plan_for_numbers_spends_delta() -> None:
+    domain = DataDomain((Block(40 * WIDE, "simplex", 1.0, "town"), Block(WIDE - 2, "linf", 0.5, "numbers")))
+    found = PrivateLinearRegression(1.0, 1e-6, domain=domain, target_bounds=(0, 1)).plan(30_000)
+    plan = next(plan for plan in found if plan.algorithm == "noisy_gradient")
+    assert cautious(plan) / plan.predicted_error.rank == pytest.approx(OF_NUMBERS)
 
 
 @pytest.mark.parametrize(("records", "longer"), [(299, 1), (301, 2), (999, 2), (1001, 4)])

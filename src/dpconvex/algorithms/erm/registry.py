@@ -19,10 +19,10 @@ CAUTION, OF_NUMBERS, OF_USERS_CLASSES, WIDE, SURE = 1.5, 2.0, 2.0, 30, 0.05
 """A plan with delta > 0 is preferred if its expected error times a factor is less than that of pure plans. The factor
 is CAUTION in general, and falls to 1 as columns exceed WIDE, since pure noise there costs more than is expected; where
 records' classes are expected to lose less than SURE of what parameters 0 lose, columns count once for each class but
-one (docs, What was tried, Delta and classes of many columns). It is OF_NUMBERS, and falls in the same way, where a
-regression's explained variance is a guess, since plans preferred there lost 1.8 times the expected error with few
-columns (`benchmarks/prior.py`; docs, What was tried, Delta and numbers); 1 for users' regressions; OF_USERS_CLASSES
-for users' two classes (`benchmarks/user_ranks.py`)."""
+one (docs, What was tried, Delta and classes of many columns). It is OF_NUMBERS, and falls in the same way (a category
+is one column), where a regression's explained variance is a guess, since plans preferred there lost 1.8 times the
+expected error with few columns (`benchmarks/prior.py`; docs, What was tried, Delta and numbers); 1 for users'
+regressions; OF_USERS_CLASSES for users' two classes (`benchmarks/user_ranks.py`)."""
 
 CENTERED = ("objective_perturbation", "noisy_gradient", "sufficient_statistics", "random_projection")
 """Methods that may run on recentered columns."""
@@ -186,7 +186,8 @@ def cautious(plan: LinearModelPlan) -> float:
     if users and (numbers or task.loss.n_outputs == 1):
         return error.rank * (1.0 if numbers else OF_USERS_CLASSES)
     sure = not users and not numbers and error.expected < SURE * task.loss.usual.value_at_zero
-    wide = task.domain.dim * (task.loss.curvature_rank if sure else 1)
+    columns = sum(1 if numbers and block.categorical else block.size for block in task.domain.all_blocks)
+    wide = columns * (task.loss.curvature_rank if sure else 1)
     return error.rank * (1 + ((OF_NUMBERS if numbers else CAUTION) - 1) * min(1.0, WIDE / wide) ** 2)
 
 

@@ -25,7 +25,7 @@ from dpconvex.problems.data import _loops, _threads, summation
 from dpconvex.problems.data.domain import DataDomain, shortened_length
 
 _BLOCK = 2**17  # floats of a row block: a second pass over it finds it in the cache
-_LEAST_ROWS, _LONGEST = 256, 2**22  # least rows of a block for second moments; most floats of a block
+_LEAST_ROWS, _LONGEST = 1024, 2**22  # least rows of a block for second moments; most floats of a block
 _MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # constants of the hash splitmix64
 
 

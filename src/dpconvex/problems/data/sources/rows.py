@@ -382,7 +382,7 @@ def parts_of(blocks: list[RowBlock], work: Callable[[RowBlock], Parts]) -> Parts
 
 
 LEAST = 2**26  #: Features are kept as cells, and not as a matrix, if the matrix has at least this many bytes.
-_STEP, _PORTION, _LEAST_ROWS = 2**15, 2**20, 256
+_STEP, _PORTION, _LEAST_ROWS = 2**15, 2**20, 1024
 """Rows that are read at a time; floats of a portion; least rows of a portion where rows are wide."""
 
 Cells = Sequence[Array]
