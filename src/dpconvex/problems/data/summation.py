@@ -56,7 +56,7 @@ def vector_parts(rows: Floats, factors: Floats, size: float) -> Array:
     high, low = np.zeros((2, slopes.shape[1], rows.shape[1]))
     _loops.add_products(rows, slopes, *steps(size), high, low)
     parts = np.empty((3, *high.shape))
-    parts[0], parts[1] = _split(high, _COARSE * power_above(size))
+    parts[:2] = _split(high, _COARSE * power_above(size))
     parts[2] = low
     return parts[:, 0] if factors.ndim == 1 else parts
 
@@ -139,7 +139,7 @@ def gram_parts(rows: Floats, factors: Floats, size: float, rounded: Rounded, rig
     most `PANEL_ROWS` rows.
     """
     left = on_grid(rows, factors, size, rounded)
-    return np.stack(_split(left.T @ (left if right is None else right), 2.0**26))
+    return _split(left.T @ (left if right is None else right), 2.0**26)
 
 
 def on_grid(rows: Floats, factors: Floats, size: float, rounded: Rounded) -> Floats:
@@ -153,7 +153,10 @@ def gram(parts: Array, size: float, right: float | None = None) -> Floats:
     return (parts[0] + parts[1]) * (_ENTRY * power_above(size)) * (_ENTRY * power_above(right or size))
 
 
-def _split(values: Floats, step: float) -> tuple[Floats, Floats]:
-    """Return values rounded to multiples of a power of two, and the rest, which is exact."""
-    whole = (values + _MAGIC * step) - _MAGIC * step
-    return whole, values - whole
+def _split(values: Floats, step: float) -> Floats:
+    """Return values rounded to multiples of a power of two, and the rest, which is exact, in one array."""
+    out = np.empty((2, *values.shape))
+    np.add(values, _MAGIC * step, out=out[0])
+    out[0] -= _MAGIC * step
+    np.subtract(values, out[0], out=out[1])
+    return out
