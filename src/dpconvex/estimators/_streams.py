@@ -49,12 +49,16 @@ Opened = tuple[FeatureMap, EncodedRows, EncodedRows, UserGroups | None]
 """Feature map, encoded rows in the place of X and of y, and the users of the rows."""
 
 
-def open_rows(model: Any, X: Any, y: Any, groups: Any, weights: Any = None) -> Opened | None:
-    """Return a table that is encoded portion by portion; None where its whole matrix is made at once."""
+def open_rows(model: Any, X: Any, y: Any, groups: Any, weights: Any = None, apart: bool = False) -> Opened | None:
+    """Return a table that is encoded portion by portion; None where its whole matrix is made at once.
+
+    `apart`: tables in memory may have their targets apart, in y.
+    """
     weighed = True if weights is None and model._weighs else weights
     table = open_table(model.schema, X, y=y, sample_weight=weighed)
     if table is None or model.schema is None:
-        return open_cells(model, X) if y is None and groups is None and weighed is None else None
+        plain = (apart or y is None) and groups is None and weighed is None
+        return open_cells(model, X, y) if plain else None
     if not model._relation.fixes_size:
         remedy = "Read the table into a frame"
         raise InvalidParameterError("neighbors", model.neighbors, "is for tables in memory", remedy)
@@ -69,22 +73,28 @@ def open_rows(model: Any, X: Any, y: Any, groups: Any, weights: Any = None) -> O
     return features, rows, rows, open_users(model.schema, table, groups)
 
 
-def open_cells(model: Any, X: Any) -> Opened | None:
+def open_cells(model: Any, X: Any, y: Any = None) -> Opened | None:
     """Return a frame in memory as cells of few bytes, where its matrix would be large (public facts); else None."""
     features, frame = model._feature_map(None) if model.schema else None, nw.from_native(typed(X), pass_through=True)
     schema = features.cells_of if features else None
-    if features is None or schema is None or not isinstance(frame, nw.DataFrame) or schema.user or not schema.target:
+    if features is None or schema is None or not isinstance(frame, nw.DataFrame) or schema.user:
+        return None
+    if y is None and not schema.target:
         return None
     width = features.domain.n_features
     if 8 * len(frame) * width < max(LEAST, 32 * len(frame) * len(schema.columns)):  # cells take 1, 2 or 8 bytes
         return None
-    kind = np.min_scalar_type(-len(schema.target.labels)) if schema.target.labels else np.dtype(np.float64)
+    labels = schema.target.labels if schema.target and y is None else ()
+    kind = np.min_scalar_type(-len(labels)) if labels else np.dtype(np.float64)
+    model.n_features_in_, given = len(schema.columns), None if y is None else model._targets_of(X, y)
+    if given is not None:
+        same_length(len(frame), len(given), private=not model._relation.fixes_size)
 
     def read(rows: slice) -> tuple[tuple[Array, ...], Array]:
         part = frame[rows].to_native()
-        return schema.compact(part), model._targets_of(part, None).astype(kind)
+        targets = model._targets_of(part, None) if given is None else given[rows]
+        return schema.compact(part), targets.astype(kind)
 
-    model.n_features_in_ = len(schema.columns)
     found = CellRows(len(frame), width, read, partial(schema.encode_cells, missing=model._missing))
     return features, found, found, None
 
@@ -119,7 +129,7 @@ def checked(model: Any, X: Any, y: Any, groups: Any) -> tuple[FeatureMap, int, U
     Raises what a fit would for records of another form than declared, before they cost something.
     """
     users = users_of(model.schema, X, groups)
-    features, encoded, *_ = open_cells(model, X) or model._encoded(X, reset=True)
+    features, encoded, *_ = open_cells(model, X, y) or model._encoded(X, reset=True)
     records = encoded.shape[0]
     same_length(records, len(model._targets_of(X, y)), private=users is not None)
     same_length(records, records if users is None else users.n_records, "groups", private=True)

@@ -104,7 +104,7 @@ class PrivateLinearRegressor(_targets.Regressor, PrivateLinearModel):
     @final
     def fit(self, X: Any, y: Any = None, *, groups: Any = None, sample_weight: Any = None) -> Self:
         source = source_from(self.random_state)
-        loss, opened, weights = self._declared_loss(), open_rows(self, X, y, groups, sample_weight), None
+        loss, opened, weights = self._declared_loss(), open_rows(self, X, y, groups, sample_weight, apart=True), None
         if opened is None:
             features, encoded = self._encoded(X, reset=True)
             targets, whose, weights = self._targets_of(X, y), self._groups(X, groups), self._weights(X, sample_weight)

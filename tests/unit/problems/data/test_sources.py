@@ -253,6 +253,25 @@ def test_cells_in_memory_give_the_same_model(kind, sums, monkeypatch) -> None:
     np.testing.assert_array_equal(found.predict(frame), expected.predict(frame))
 
 
+@pytest.mark.parametrize("kind", [PrivateLogisticRegression, PrivateLinearRegression])
+def test_cells_in_memory_may_have_their_targets_apart(kind, monkeypatch) -> None:
+    frame = table().append_column("sex", [np.where(np.arange(N) % 3, "f", "m")]).to_pandas()
+    y = np.arange(N) % 2 if kind is PrivateLogisticRegression else frame["age"].to_numpy()
+    given = {"classes": [0, 1]} if kind is PrivateLogisticRegression else {"target_bounds": (0, 100)}
+    model = kind(1.0, schema=Schema(WIDE.columns), random_state=5, algorithm="objective_perturbation", **given)
+    expected = clone(model).fit(frame, y)
+    made = []
+    monkeypatch.setattr(held, "_STEP", 300)
+    monkeypatch.setattr(_streams, "LEAST", 0)
+    monkeypatch.setattr(_streams, "CellRows", lambda *args: made.append(held.CellRows(*args)) or made[-1])
+    found = clone(model).fit(frame, y)
+    np.testing.assert_array_equal(found.coef_, expected.coef_)
+    assert found.certificate_ == expected.certificate_
+    assert len(made) == 1
+    with pytest.raises(InvalidDataError, match="records"):
+        clone(model).fit(frame, y[1:])
+
+
 def test_lazy_frames_and_data_sets(places) -> None:
     expected = in_memory()
     for place in ("arrow data set", "pattern", "lazy frame"):
