@@ -323,16 +323,14 @@ class PrivateSparseLogisticRegression(PrivateSparseClassifier):
     For text, genes and other data with more features than records: the error grows with the logarithm of the number of
     features, where l2 methods pay its square root. A sparse matrix is never made dense.
 
-    Guarantee: as `PrivateLasso`.
+    Guarantee and references: as `PrivateLasso`.
 
     Parameters
     ----------
     classes : array of two labels, optional
         Public, the negative class first; a label that is not listed counts as the first, silently. Default: the
         schema's, or False and True for Boolean labels; labels of another type are refused.
-    epsilon, delta, feature_bound, feature_bounds, schema, fit_intercept, algorithm, constants : optional
-        As in `PrivateLasso`.
-    random_state, verbose : optional
+    epsilon, delta, feature_bound, feature_bounds, schema, fit_intercept, algorithm, constants, random_state, verbose
         As in `PrivateLasso`.
     radius : float, optional
         Public, positive: largest l1 norm of the coefficients of encoded features, the intercept included. A larger
@@ -344,10 +342,6 @@ class PrivateSparseLogisticRegression(PrivateSparseClassifier):
     {linear}
     certificate_, plan_, n_features_in_
         As in `PrivateLasso`.
-
-    References
-    ----------
-    As `PrivateLasso`.
 
     Examples
     --------
