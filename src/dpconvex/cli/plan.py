@@ -250,15 +250,13 @@ def _print_level(plan: LeveledPlan) -> None:
 
     bounds = {k: plan.error(plan.scale.worst(Moments(k, 1.0)), Moments(k, 1.0)) for k in (2.0, 4.0)}
     facts = plan.public["private_level"]
+    known = "There are too few records to prove anything of the level: bounds are estimates."
+    if facts["proved"]:
+        known = f"The excess loss is at most {number(bounds[2.0])} if their second moment is at most 1, "
+        known += f"{number(bounds[4.0])} if the fourth is, and in proportion to its root."
     print_text(
         f"No moment is assumed: the fit spends epsilon {number(plan.scale.epsilon)} on {facts['records']:,} records to "
-        "find a level for gradients. What stands above is for the largest that the domain admits. "
-        + (
-            f"The excess loss is at most {number(bounds[2.0])} if their second moment is at most 1, "
-            f"{number(bounds[4.0])} if the fourth is, and in proportion to its root."
-            if facts["proved"]
-            else "There are too few records to prove anything of the level: bounds are estimates."
-        )
+        f"find a level for gradients. What stands above is for the largest that the domain admits. {known}"
     )
 
 

@@ -32,11 +32,7 @@ LOGISTIC_THIRD = 1 / (6 * math.sqrt(3))  #: Largest third derivative of the logi
 
 @dataclass(eq=False, repr=False)
 class PrivateSparseModel(FittedModel):
-    """A linear model with coefficients in an l1 ball, fitted under differential privacy.
-
-    Parameters are documented with the final classes. Constructors only store; everything is checked by `plan` and
-    `fit`, from public facts.
-    """
+    """A private linear model with coefficients in an l1 ball. Parameters are documented with the final classes."""
 
     default_radius: ClassVar[float]
     """Default radius (largest l1 norm of the coefficients), times the bound of the features."""
