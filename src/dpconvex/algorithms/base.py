@@ -150,21 +150,14 @@ class Plan(Releasing, ABC):
     @final
     def certificate(self, source: BitSource) -> PrivacyCertificate:
         """Return the certificate of a run. It states the *planned* cost, which is known before the data are read."""
-        exact = self.exact_bits(source)
-        note = (
-            "Exact samplers: what is released has no floating-point fingerprint."
-            if exact
-            else "Floating-point sampler; released values are rounded to a public grid after the noise. The guarantee "
-            "is for real arithmetic."
-        )
-        return certify(
-            **attributes(self, "algorithm", "constants", "theorem", "releases", "public"),
-            target=self.privacy,
-            whole=self.adaptive,
-            assumptions=(*ASSUMPTIONS[self.privacy.neighboring, self.privacy.unit], *self.assumptions),
-            noise_source=NoiseSource(source.name, source.private, exact, note),
-            planner=stored_recipe(self),
-        )
+        note = "Exact samplers: what is released has no floating-point fingerprint."
+        if not (exact := self.exact_bits(source)):
+            note = "Floating-point sampler; released values are rounded to a public grid after the noise. "
+            note += "The guarantee is for real arithmetic."
+        stated = attributes(self, "algorithm", "constants", "theorem", "releases", "public")
+        stated["assumptions"] = (*ASSUMPTIONS[self.privacy.neighboring, self.privacy.unit], *self.assumptions)
+        stated |= {"noise_source": NoiseSource(source.name, source.private, exact, note)}
+        return certify(target=self.privacy, whole=self.adaptive, planner=stored_recipe(self), **stated)
 
 
 class ConvexPlan(Plan, Generic[P]):

@@ -218,12 +218,9 @@ class InferencePlan(TwoStagePlan):
     def _planned(self, more: float = 0.0) -> tuple[Released, Spread]:
         """Return the expected release for the planned table, with `more` variance of numbers, and its spread."""
         loss, given = self.problem.loss, self.released(np.ones(self.problem.domain.dim))
-        logistic, F = loss.curvature_law == CurvatureLaw.LOGISTIC, given.factor
-        weight, ratio = (
-            (TUNING.logistic * evenness(loss.told), 1.0)
-            if logistic
-            else (TUNING.other * loss.curvature_bound, TUNING.ratio)
-        )
+        F, weight, ratio = given.factor, TUNING.other * loss.curvature_bound, TUNING.ratio
+        if loss.curvature_law == CurvatureLaw.LOGISTIC:
+            weight, ratio = TUNING.logistic * evenness(loss.told), 1.0
         numbers = [block.norm != "simplex" for block in self.problem.domain.blocks]
         each = np.append(np.repeat(numbers, [block.size for block in self.problem.domain.blocks]), False)
         H = weight * F.T @ (self.layout.planned + np.diag(more * each * np.square(self.layout.widths))) @ F

@@ -56,8 +56,7 @@ def fit_sparse(
     promise = PrivacyParams(epsilon, delta)  # plans for groups promise less: counting them comes first
     if table is None:
         warn_of(plans[0], rows, promise)
-        _show(plans, promise, as_json)
-        return
+        return _show(plans, promise, as_json)
     with _output.model_folder(out, force=force) as folder:
         held_out = read_test(test, declared)
         with _output.working("Fitting"), opened_table(table, declared, engine, address, memory) as read:

@@ -59,8 +59,7 @@ def game(
     plans = plan_game(rows, sides, promise, **options)  # refuses before anything is read
     if payoffs is None:
         warn_of(plans[0], rows)
-        _show(plans, as_json)
-        return
+        return _show(plans, as_json)
     with _output.model_folder(out, force=force) as folder:
         declared = declared_columns(payoffs, form, sides)
         paid = pay(budget, promise, "game", payoffs, declared, seed=seed)

@@ -38,13 +38,8 @@ def _spell(command: Any) -> None:
         _spell(each)
 
 
-app = typer.Typer(
-    name="dpconvex",
-    cls=_Root,
-    help="Differentially private convex models, with certificates that anybody can verify.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
+ABOUT = "Differentially private convex models, with certificates that anybody can verify."
+app = typer.Typer(name="dpconvex", cls=_Root, help=ABOUT, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 def _show_version(wanted: bool) -> None:

@@ -79,8 +79,7 @@ def median(
     estimator = PrivateGeometricMedian(epsilon, delta, radius_bound=radius_bound, min_radius=min_radius, **options)
     unit = "record" if user_column is None else "user"
     if points is None:
-        _show_plan(estimator, rows, features, unit, as_json)
-        return
+        return _show_plan(estimator, rows, features, unit, as_json)
     if rows is not None or features is not None:
         name, value = ("rows", rows) if rows is not None else ("features", features)
         raise InvalidParameterError(name, value, "is for a plan without data", "Leave it out, or the file of points")
@@ -171,8 +170,7 @@ def _show_plan(
     warn_of(plan, rows)
     facts = plan_facts(plan)
     if as_json:
-        print_facts(rows, plan.privacy, [facts], f"{unit}s" if unit == "user" else "rows")
-        return
+        return print_facts(rows, plan.privacy, [facts], f"{unit}s" if unit == "user" else "rows")
     cells = [(r["label"], r["mechanism"], _output.number(r["sensitivity"])) for r in facts["releases"]]
     title = f"Plan for {rows:,} {unit}s, {features} coordinates, {_output.budget_words(plan.privacy)}"
     _output.print_table(title, ("release", "mechanism", "sensitivity"), cells, right=(2,))

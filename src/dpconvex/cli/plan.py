@@ -72,8 +72,7 @@ def plan(
             asked, found, curve = _advice(estimator, epsilons, goal, planned, n, drawn=picture is not None)
         if picture is not None:
             draw_advice(picture, curve, found[0] if found else None)
-        show_advice(asked, found, f"{n:,} {unit}s", as_json=as_json)
-        return
+        return show_advice(asked, found, f"{n:,} {unit}s", as_json=as_json)
     with working("Planning"):
         found = planned(estimator, n)
         more = scaling(estimator, n, planned) if users else []
@@ -85,8 +84,7 @@ def plan(
         named += ("heavy_tailed", "failure", "surrogate", "constraint")
         problem = {**counts, "epsilon": epsilons[0], **{name: options[name] for name in named}}
         extra = {name: rows for name, rows in (("shapes", shapes), ("scaling", more)) if rows}
-        print_json({**problem, "plans": plan_rows(found), **extra})
-        return
+        return print_json({**problem, "plans": plan_rows(found), **extra})
     print_plans(found)
     if shapes:
         print_planned(shapes)
@@ -148,8 +146,7 @@ def show_advice(asked: Sequence[Forecast], found: Sequence[Advice], counted: str
     if as_json:
         facts = ("measure", "goal", "low", "typical", "high")
         needed = {each.wanted: {k: getattr(each, k) for k in facts} for each in found}
-        print_json({"counted": counted, "expected": [vars(each) for each in asked], "needed": needed})
-        return
+        return print_json({"counted": counted, "expected": [vars(each) for each in asked], "needed": needed})
     if asked:
         title = f"To expect with {counted}: {found[0].limits if found else 'an excess loss'}"
         numbers = ((number(e.typical), f"{number(e.low)}-{number(e.high)}", number(e.constant)) for e in asked)
@@ -253,15 +250,13 @@ def _print_level(plan: LeveledPlan) -> None:
 
     bounds = {k: plan.error(plan.scale.worst(Moments(k, 1.0)), Moments(k, 1.0)) for k in (2.0, 4.0)}
     facts = plan.public["private_level"]
+    known = "There are too few records to prove anything of the level: bounds are estimates."
+    if facts["proved"]:
+        known = f"The excess loss is at most {number(bounds[2.0])} if their second moment is at most 1, "
+        known += f"{number(bounds[4.0])} if the fourth is, and in proportion to its root."
     print_text(
         f"No moment is assumed: the fit spends epsilon {number(plan.scale.epsilon)} on {facts['records']:,} records to "
-        "find a level for gradients. What stands above is for the largest that the domain admits. "
-        + (
-            f"The excess loss is at most {number(bounds[2.0])} if their second moment is at most 1, "
-            f"{number(bounds[4.0])} if the fourth is, and in proportion to its root."
-            if facts["proved"]
-            else "There are too few records to prove anything of the level: bounds are estimates."
-        )
+        f"find a level for gradients. What stands above is for the largest that the domain admits. {known}"
     )
 
 
@@ -368,8 +363,7 @@ def show_plans(
     """
     if facts is not None:
         counted = "users" if plans[0].privacy.unit == "user" else "rows"
-        print_facts(rows, promise or plans[0].privacy, map(facts, plans), counted)
-        return
+        return print_facts(rows, promise or plans[0].privacy, map(facts, plans), counted)
     guessed = any(plan.expectation is not None for plan in plans)
     alike = len({plan.algorithm for plan in plans}) < len(plans)  # then noise tells them apart
     cells, more = [], own or {}

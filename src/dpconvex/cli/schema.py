@@ -84,8 +84,7 @@ def check(
     if output is not None:
         write_atomically(output, json.dumps(facts, indent=2) + "\n")
     if as_json:
-        print_json(facts)
-        return
+        return print_json(facts)
     print_text(f"{NOT_PRIVATE}\n")
     rows = []
     for one in look.columns:

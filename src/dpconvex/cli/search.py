@@ -63,8 +63,7 @@ def search(
     plans = found.plan(_options.planned_rows(table, rows))  # refuses unusable parameters before anything is read
     if table is None:
         warn_of(plans[0], rows or 0)
-        _show(plans, as_json)
-        return
+        return _show(plans, as_json)
     with _output.model_folder(out, force=force) as folder:
         held_out = read_test(test, declared)
         kind = found.estimator.kind
@@ -138,8 +137,7 @@ def _errors(error: "PredictedError") -> dict[str, Any]:
 def _show(plans: "Sequence[SearchPlan]", as_json: bool) -> None:
     first = plans[0]
     if as_json:
-        print_facts(first.n, first.privacy, map(facts, plans))
-        return
+        return print_facts(first.n, first.privacy, map(facts, plans))
     cells = []
     for plan in plans:
         each = max(candidate.plan.privacy.epsilon for candidate in plan.candidates)

@@ -30,8 +30,7 @@ def shapes(
         pacsv.write_csv(fitted.shape_table(), sys.stdout.buffer)
         return
     if as_json:
-        print_json({"effect": fitted.effect, "shapes": fitted.shape_table().to_pylist()})
-        return
+        return print_json({"effect": fitted.effect, "shapes": fitted.shape_table().to_pylist()})
     rows, names = [], ("column", "at", "value", "deviation", *["95 %"] * bool(fitted.inference))
     for row in fitted.shape_table().to_pylist():
         column = row["column"] if row["output"] == 0 else f"{row['column']}, class {row['output']}"

@@ -80,8 +80,7 @@ def synthesize(
     plans = estimator.plan(planned)  # refuses unusable parameters before anything is read
     if table is None:
         warn_of(plans[0], planned or rows or 0)
-        _show(plans, as_json, estimator.domain(planned).filled)
-        return
+        return _show(plans, as_json, estimator.domain(planned).filled)
     if size is not None and size < 1:
         raise InvalidParameterError("size", size, "must be an integer >= 1")
     with _output.model_folder(out, force=force) as folder:

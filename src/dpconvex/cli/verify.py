@@ -89,8 +89,7 @@ def sign(
         raise InvalidParameterError("key", None if key is None else str(key), what, "See dpconvex sign --help")
     if new_key is not None:
         public = make_key(new_key)
-        print_text(f"Wrote {new_key}: keep it to yourself. Wrote {public}: give it to whoever verifies.")
-        return
+        return print_text(f"Wrote {new_key}: keep it to yourself. Wrote {public}: give it to whoever verifies.")
     assert certificate is not None
     assert key is not None
     from dpconvex.verification import verify as check

@@ -55,10 +55,6 @@ def read_table(path: AnyPath, schema: Schema | None = None, *, features_only: bo
     features_only : bool
         With a schema: leave out target and user, as prediction does.
 
-    Returns
-    -------
-    pyarrow.Table
-
     Raises
     ------
     InvalidDataError
@@ -351,10 +347,6 @@ _CITIES = files("dpconvex.data") / "cities"
 def load_adult() -> pa.Table:
     """Adult census income: 45,222 people, 14 columns and ``income`` (above 50,000 dollars for 24.8 %).
 
-    Returns
-    -------
-    pyarrow.Table
-
     Notes
     -----
     Barry Becker and Ronny Kohavi, UCI Machine Learning Repository, 1996, doi 10.24432/C5XW20, license CC BY 4.0. The
@@ -374,10 +366,6 @@ def adult_schema() -> Schema:
 
 def load_cities() -> pa.Table:
     """The 34,006 cities with 15,000 people or more: ``country`` (ISO code), ``latitude``, ``longitude`` in degrees.
-
-    Returns
-    -------
-    pyarrow.Table
 
     Notes
     -----

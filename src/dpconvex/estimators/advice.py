@@ -4,27 +4,23 @@ What a plan expects to lose is a guess, so its inverse is one. The range comes f
 public tables that had no part in making them (`MEASURED`). Nothing here can see data: there is no argument for them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sklearn.base import clone
 
 from dpconvex import _validate
 from dpconvex._html import panel
 from dpconvex._types import final_dataclass
+from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.queries import evaluation
 from dpconvex.errors import InvalidParameterError
+from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.linear.expected_risk import evenness
-
-if TYPE_CHECKING:
-    from dpconvex.algorithms import LinearModelPlan
-    from dpconvex.estimators.base import PrivateLinearModel
 
 MEASURED = (0.07, 1.7, 14.6)
 """Quantiles .02, .5 and .98 of measured over expected excess on 83 tables (benchmarks/advice.py)."""
@@ -35,7 +31,7 @@ WIDTHS = (0.3, 1.0, 7.0)
 HELD_OUT = 0.2  #: Share of the records that evaluations are planned for.
 #: By metric: deviation of its noise over that of a share of records (docs, Private evaluation), and of a record's part
 SCORED = {"accuracy": (1.0, 0.5), "rate": (1.0, 0.5), "auc": (1.5, 0.5), "log_loss": (2.4, 1.0)}
-Planner = Callable[["PrivateLinearModel"], "Sequence[LinearModelPlan]"]
+Planner = Callable[[PrivateLinearModel], Sequence[LinearModelPlan]]
 
 
 @final_dataclass
@@ -191,12 +187,8 @@ def required_rows(
     ----------
     estimator : estimator
         A linear or additive model with its options, epsilon and delta among them.
-    n_features : int, optional
+    n_features, goal, unit : optional
         As for `required_epsilon`.
-    goal : float or str
-        As for `required_epsilon`.
-    unit : {"record", "user"}, optional
-        What is protected, as for ``estimator.plan``.
 
     Returns
     -------

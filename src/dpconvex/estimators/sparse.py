@@ -32,11 +32,7 @@ LOGISTIC_THIRD = 1 / (6 * math.sqrt(3))  #: Largest third derivative of the logi
 
 @dataclass(eq=False, repr=False)
 class PrivateSparseModel(FittedModel):
-    """A linear model with coefficients in an l1 ball, fitted under differential privacy.
-
-    Parameters are documented with the final classes. Constructors only store; everything is checked by `plan` and
-    `fit`, from public facts.
-    """
+    """A private linear model with coefficients in an l1 ball. Parameters are documented with the final classes."""
 
     default_radius: ClassVar[float]
     """Default radius (largest l1 norm of the coefficients), times the bound of the features."""
@@ -323,16 +319,14 @@ class PrivateSparseLogisticRegression(PrivateSparseClassifier):
     For text, genes and other data with more features than records: the error grows with the logarithm of the number of
     features, where l2 methods pay its square root. A sparse matrix is never made dense.
 
-    Guarantee: as `PrivateLasso`.
+    Guarantee and references: as `PrivateLasso`.
 
     Parameters
     ----------
     classes : array of two labels, optional
         Public, the negative class first; a label that is not listed counts as the first, silently. Default: the
         schema's, or False and True for Boolean labels; labels of another type are refused.
-    epsilon, delta, feature_bound, feature_bounds, schema, fit_intercept, algorithm, constants : optional
-        As in `PrivateLasso`.
-    random_state, verbose : optional
+    epsilon, delta, feature_bound, feature_bounds, schema, fit_intercept, algorithm, constants, random_state, verbose
         As in `PrivateLasso`.
     radius : float, optional
         Public, positive: largest l1 norm of the coefficients of encoded features, the intercept included. A larger
@@ -344,10 +338,6 @@ class PrivateSparseLogisticRegression(PrivateSparseClassifier):
     {linear}
     certificate_, plan_, n_features_in_
         As in `PrivateLasso`.
-
-    References
-    ----------
-    As `PrivateLasso`.
 
     Examples
     --------

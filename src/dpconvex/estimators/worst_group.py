@@ -48,11 +48,10 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
     smallest_share : float, default=0.05
         Public, positive: smaller shares are raised to it. A group with a raised share counts by less than its full
         loss, but steps, which shrink in proportion to the smallest share, stay useful.
-    classes, feature_bound, feature_bounds, schema, fit_intercept, random_state, verbose : optional
-        As in `PrivateSparseLogisticRegression`.
     radius : float, optional
         Public, positive: largest l1 norm of the coefficients. Default: 3 divided by the features' bound.
-    epsilon, delta, algorithm, constants : optional
+    epsilon, delta, classes, feature_bound, feature_bounds, schema, fit_intercept, algorithm, constants, random_state,
+    verbose : optional
         As in `PrivateSparseLogisticRegression`.
 
     Attributes

@@ -7,15 +7,9 @@ from dpconvex.losses.base import CurvatureLaw, LinearModelLoss, PiecewiseLinearL
 from dpconvex.losses.classification import LogisticLoss, SoftmaxLoss
 from dpconvex.losses.hinge import HingeLoss, SmoothedHingeLoss
 from dpconvex.losses.regression import (
-    AbsoluteLoss,
-    HuberLoss,
-    LogCoshLoss,
-    PinballLoss,
-    PseudoHuberLoss,
-    SmoothedAbsoluteLoss,
-    SmoothedPinballLoss,
+    AbsoluteLoss, HuberLoss, LogCoshLoss, PinballLoss, PseudoHuberLoss, SmoothedAbsoluteLoss, SmoothedPinballLoss,
     SquaredLoss,
-)
+)  # fmt: skip
 from dpconvex.losses.truncated import TruncatedLosses, truncate
 from dpconvex.losses.weighted import WeightedLoss
 

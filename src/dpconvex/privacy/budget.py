@@ -160,10 +160,6 @@ class Budget:
         begins : str
             Day from which months are counted, as ``"2026-01-01"`` (UTC); with `renews`.
 
-        Returns
-        -------
-        Budget
-
         Raises
         ------
         InvalidParameterError

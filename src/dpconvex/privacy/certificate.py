@@ -182,17 +182,12 @@ class PrivacyCertificate:
         return panel("Privacy certificate", rows, self.spent_epsilon / target.epsilon, self.explain())
 
     def explain(self, reasons: bool = True) -> str:
-        """Say in plain words what was promised, what it cost, and why the promise holds.
+        """Say in some lines of plain words what was promised, what it cost, and why the promise holds.
 
         Parameters
         ----------
         reasons : bool
             False: without lemmas, sensitivities, and assumptions other than those that a person declared.
-
-        Returns
-        -------
-        str
-            Several lines.
         """
         target = self.target
         unit = {"record": "one row of the data", "user": "everything one user contributed to the data"}[target.unit]

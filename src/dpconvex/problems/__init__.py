@@ -16,14 +16,8 @@ from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.problems.minimax.adversarial import SaddleLoss
 from dpconvex.problems.minimax.base import SimplexPoint, SimplexSaddle
 from dpconvex.problems.minimax.games import (
-    DualityGap,
-    MatrixGame,
-    PlayLog,
-    PolytopeSaddle,
-    RankOneGame,
-    duality_gap,
-    jax_saddle,
-)
+    DualityGap, MatrixGame, PlayLog, PolytopeSaddle, RankOneGame, duality_gap, jax_saddle,
+)  # fmt: skip
 from dpconvex.problems.minimax.group_loss import WorstGroupLoss, l1_ball_loss, single_group
 
 CONVEX_FUNCTIONS: tuple[type[ConvexFunction], ...] = (LocationLoss,)

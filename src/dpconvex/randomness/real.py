@@ -6,11 +6,9 @@ as the enclosure does not decide how the result rounds, more bits are drawn. The
 once, so theorems about real numbers apply to it, by post-processing.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -86,6 +84,11 @@ def gram(first: list[list[Any]], second: list[list[Any]]) -> list[list[Any]]:
     return (arb_mat(first) * arb_mat(second).transpose()).tolist()
 
 
+def _lifted(function: Callable[..., Floats]) -> Any:
+    """Return a method that applies a function of NumPy to the values of `_Floats`, and of other operands."""
+    return lambda own, *others: _Floats(function(*map(_values, (own, *others))))
+
+
 class _Floats:
     """Arrays of floats with the operations that laws apply to balls; products of uniform numbers do not underflow."""
 
@@ -93,43 +96,24 @@ class _Floats:
         self.values, self.logs = values, logs
 
     @classmethod
-    def positive(cls, values: Floats) -> _Floats:
+    def positive(cls, values: Floats) -> Self:
         return cls(values, np.log(values))
 
-    def __add__(self, other: Any) -> _Floats:
-        return _Floats(self.values + _values(other))
+    __add__ = __radd__ = _lifted(np.add)
+    __sub__, __neg__, __abs__ = _lifted(np.subtract), _lifted(np.negative), _lifted(np.abs)
+    __rsub__ = _lifted(lambda own, other: other - own)
+    __truediv__, sqrt, sgn = _lifted(np.divide), _lifted(np.sqrt), _lifted(np.sign)
 
-    def __sub__(self, other: Any) -> _Floats:
-        return _Floats(self.values - _values(other))
-
-    def __neg__(self) -> _Floats:
-        return _Floats(-self.values)
-
-    def __abs__(self) -> _Floats:
-        return _Floats(np.abs(self.values))
-
-    def __mul__(self, other: Any) -> _Floats:
+    def __mul__(self, other: Any) -> "_Floats":
         logs = other.logs if isinstance(other, _Floats) else math.log(other) if other > 0 else None
         return _Floats(self.values * _values(other), None if self.logs is None or logs is None else self.logs + logs)
 
-    def __truediv__(self, other: Any) -> _Floats:
-        return _Floats(self.values / _values(other))
+    __rmul__ = __mul__
 
-    def __rsub__(self, other: Any) -> _Floats:
-        return _Floats(_values(other) - self.values)
-
-    __radd__, __rmul__ = __add__, __mul__
-
-    def log(self) -> _Floats:
+    def log(self) -> "_Floats":
         return _Floats(np.log(self.values) if self.logs is None else self.logs)
 
-    def sqrt(self) -> _Floats:
-        return _Floats(np.sqrt(self.values))
-
-    def sgn(self) -> _Floats:
-        return _Floats(np.sign(self.values))
-
-    def sin_cos_pi(self) -> tuple[_Floats, _Floats]:
+    def sin_cos_pi(self) -> "tuple[_Floats, _Floats]":
         return _Floats(np.sin(np.pi * self.values)), _Floats(np.cos(np.pi * self.values))
 
 

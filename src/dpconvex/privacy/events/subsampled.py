@@ -21,7 +21,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import log_ndtr
@@ -115,12 +115,9 @@ class PoissonSteps(Event):
         from dp_accounting.pld import privacy_loss_distribution
         from dp_accounting.privacy_accountant import NeighboringRelation
 
-        one = privacy_loss_distribution.from_gaussian_mechanism(
-            1 / self.step.mu * (1 - 1e-15),
-            value_discretization_interval=_poisson_grid(self.rate, self.step.mu, self.steps)[1],
-            sampling_prob=self.rate,
-            neighboring_relation=NeighboringRelation.REPLACE_ONE,
-        )
+        how: dict[str, Any] = {"sampling_prob": self.rate, "neighboring_relation": NeighboringRelation.REPLACE_ONE}
+        how["value_discretization_interval"] = _poisson_grid(self.rate, self.step.mu, self.steps)[1]
+        one = privacy_loss_distribution.from_gaussian_mechanism(1 / self.step.mu * (1 - 1e-15), **how)
         return "PLD of dp-accounting", float(one.self_compose(self.steps).get_epsilon_for_delta(delta))
 
 

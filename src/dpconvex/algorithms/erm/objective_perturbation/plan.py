@@ -153,13 +153,12 @@ class ObjectivePerturbationPlan(StatedPlan):
     def assumptions(self) -> tuple[Assumption, ...]:
         proved = "proved for the loss on all of R; features are clipped, so they hold for every record"
         norm = "the gradient norm at the solver's point is at most the tolerance, for every data set and every b"
+        some = (USER_LOSS, self.problem.grouped), (CAPPED, self.most_rows), (MANY, self.problem.private_n)
         return (
             Assumption("the objective is l2-strongly convex, the intercept included", "the regularizer is part of it"),
             Assumption("slope and curvature bounds of the loss", proved),
             Assumption(norm, "the norm is checked, with rounding slack, before anything is released"),
-            *((USER_LOSS,) if self.problem.grouped else ()),
-            *((CAPPED,) if self.most_rows else ()),
-            *((MANY,) if self.problem.private_n else ()),
+            *(assumption for assumption, holds in some if holds),
         )
 
     @property

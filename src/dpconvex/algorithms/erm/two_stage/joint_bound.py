@@ -31,7 +31,7 @@ import numpy as np
 from dpconvex import algorithms
 from dpconvex._types import Array, Floats, IntArray, final_dataclass
 from dpconvex.algorithms.erm.two_stage.base import Planner
-from dpconvex.algorithms.erm.two_stage.centering import PARTS, MovedPlan, listed, row_lengths, within
+from dpconvex.algorithms.erm.two_stage.centering import LENGTH_LEMMA, PARTS, MovedPlan, listed, row_lengths, within
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import ReportNoisyMax
 from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity
@@ -42,7 +42,6 @@ from dpconvex.randomness import BitSource
 
 BOUND = "bound of the sum of the columns in [0, 1]"
 STEPS = 2.0**10  #: Public numbers in scores are multiples of 1 / STEPS, so that sums are exact.
-LEMMA = "a count, or a sum of users' shares, changes by at most 1 when one record, or user, is replaced"
 
 
 @final_dataclass
@@ -170,7 +169,7 @@ def plan(
         what += f"{TUNING.looked / most:g} at least"
         raise InvalidParameterError("algorithm", "joint_bound", what, "Use algorithm='auto'")
     share = max(TUNING.looked / problem.n, least * privacy.epsilon)
-    first = ReportNoisyMax(Sensitivity(1.0, "linf", LEMMA, unit=privacy.unit), share)
+    first = ReportNoisyMax(Sensitivity(1.0, "linf", LENGTH_LEMMA, unit=privacy.unit), share)
     rest = privacy.less(first.epsilon)
     found = JointPlan(problem, privacy, first, otherwise(problem, rest)[0], planner, otherwise)
     refuse = getattr(planner, "check", planner)
