@@ -178,6 +178,22 @@ MUTANTS = (
         ("tests/unit/problems/data/test_records.py",),
     ),
     Mutant(
+        "sparse rows may have several levels of a category",
+        "problems/data/domain.py",
+        "return (np.bincount(row, wrong, X.shape[0]) == 0) & (ones == 1).all(1)",
+        "return np.bincount(row, wrong, X.shape[0]) == 0",
+        "",
+        ("tests/unit/problems/data/test_domain.py", "-k", "sparse"),
+    ),
+    Mutant(
+        "sparse rows whose cells are stored twice",
+        "problems/data/domain.py",
+        "if self._looks is None or X.dtype != np.float64 or not X.has_canonical_format:",
+        "if self._looks is None or X.dtype != np.float64:",
+        "",
+        ("tests/unit/problems/data/test_domain.py", "-k", "twice"),
+    ),
+    Mutant(
         "regularization from the data",
         f"{OUTPUT}/plan.py",
         "self.problem.objective(X, y, self.l2, groups)",

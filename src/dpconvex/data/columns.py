@@ -125,6 +125,13 @@ class AbstractColumn(Described):
     def encode_into(self, cells: Array, out: Floats, missing: float = 0.0) -> None:
         """Write compact cells, encoded, into `out`, zeros (n, ``block.size``); a number as `missing` where none is."""
 
+    def entries(self, cells: Array, missing: float) -> tuple[Array, Array, Floats]:
+        """The entries of encoded cells that are not 0, (k,) each: rows, columns, and values."""
+        out = np.zeros((len(cells), self.block.size))
+        self.encode_into(cells, out, missing)
+        rows, columns = np.nonzero(out)
+        return rows, columns, out[rows, columns]
+
 
 @dataclass(frozen=True, kw_only=True)
 class NumberColumn(AbstractColumn):
@@ -409,6 +416,14 @@ class CategoricalColumn(AbstractColumn):
             return
         out[np.flatnonzero(cells >= 0), cells[cells >= 0]] = 1.0
         out[cells < 0] = 1 / out.shape[1]
+
+    def entries(self, cells: Array, missing: float) -> tuple[Array, Array, Floats]:
+        if self.binary:
+            return super().entries(cells, missing)
+        known, others = np.flatnonzero(cells >= 0), np.flatnonzero(cells < 0)
+        rows, columns, values = super().entries(cells[others], missing)  # few
+        every = [known, others[rows]], [cells[known], columns], [np.ones(len(known)), values]
+        return np.concatenate(every[0]), np.concatenate(every[1]), np.concatenate(every[2])
 
     def cells(self, bins: NumberBins) -> CellColumn:
         return CategoryCells(self.name, self.categories, OTHER if self.other else "")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from narwhals.typing import IntoDataFrame
+from scipy.sparse import coo_array
 
 from dpconvex import _validate
 from dpconvex._files import AnyPath
@@ -285,6 +286,14 @@ class Schema:
             for column, values, (start, stop), _ in others:
                 column.encode_into(values[rows], out[rows, start:stop], missing)
         return out
+
+    def sparse_cells(self, cells: Sequence[Array], missing: float = 0.0) -> Any:
+        """The same features as a sparse matrix (CSR)."""
+        starts = np.cumsum([0, *(column.block.size for column in self.columns)])
+        found = [column.entries(own, missing) for column, own in zip(self.columns, cells, strict=True)]
+        columns = [first + own for first, (_, own, _) in zip(starts, found, strict=False)]
+        at = np.concatenate([rows for rows, *_ in found]), np.concatenate(columns)
+        return coo_array((np.concatenate([v for *_, v in found]), at), (len(cells[0]), int(starts[-1]))).tocsr()
 
     def user_labels(self, table: IntoDataFrame) -> Array:
         """Numbers that say whose record it is, (n,), -1 where nobody is named; `SchemaError` without a user column."""

@@ -17,6 +17,7 @@ from dpconvex.estimators._matrices import numeric_matrix, same_length, user_labe
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.data.sources.cluster import open_source
 from dpconvex.problems.data.sources.rows import LEAST, CellRows, EncodedRows, EncodedTables, TableSource
+from dpconvex.problems.data.summation import SPARSE
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.randomness import BitSource
 
@@ -67,10 +68,18 @@ def open_rows(model: Any, X: Any, y: Any, groups: Any, weights: Any = None, apar
     def encode(table: Any) -> tuple[Array, Array]:
         return features.encode(table, missing), blind._targets_of(table, None)
 
+    def sparse(table: Any) -> tuple[Any, Array]:
+        return model.schema.sparse_cells(model.schema.compact(table), missing), blind._targets_of(table, None)
+
     encode(table.empty)
     model.n_features_in_ = len(model.schema.columns)
-    rows = table.encoded(encode, features.domain.n_features)
+    rows = table.encoded(encode, features.domain.n_features, sparse if few_entries(features) else None)
     return features, rows, rows, open_users(model.schema, table, groups)
+
+
+def few_entries(features: FeatureMap) -> bool:
+    """Return whether most entries of encoded rows are 0: there are many more levels than columns."""
+    return features.cells_of is not None and features.domain.n_features >= SPARSE * len(features.cells_of.columns)
 
 
 def open_cells(model: Any, X: Any, y: Any = None) -> Opened | None:
@@ -95,7 +104,8 @@ def open_cells(model: Any, X: Any, y: Any = None) -> Opened | None:
         targets = model._targets_of(part, None) if given is None else given[rows]
         return schema.compact(part), targets.astype(kind)
 
-    found = CellRows(len(frame), width, read, partial(schema.encode_cells, missing=model._missing))
+    sparse = partial(schema.sparse_cells, missing=model._missing) if few_entries(features) else None
+    found = CellRows(len(frame), width, read, partial(schema.encode_cells, missing=model._missing), sparse)
     return features, found, found, None
 
 
@@ -171,7 +181,7 @@ def expanded(features: FeatureMap, encoded: Any, targets: Any, only_sums: bool) 
         return features.expand(encoded), targets
     if not isinstance(encoded, EncodedTables):
         return (encoded, encoded) if only_sums else encoded.matrix()
-    rows = encoded.then(features.expand, features.domain.n_features)
+    rows = encoded if features.cells_of else encoded.then(features.expand, features.domain.n_features)
     return rows, rows
 
 

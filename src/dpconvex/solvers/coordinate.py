@@ -8,6 +8,7 @@ from dpconvex._types import Floats, Status, final_dataclass
 from dpconvex.losses import PiecewiseLinearLoss
 from dpconvex.problems import Objective, RegularizedRisk
 from dpconvex.problems.base import Bounds
+from dpconvex.problems.data.records import as_array
 from dpconvex.sets import ConvexSet, SecondOrderCones
 from dpconvex.solvers import _certificates as certificates
 from dpconvex.solvers.base import Accuracy, Solver, SolverResult, Start, needs_whole_space
@@ -91,7 +92,7 @@ def _epoch(
     for index in order.permutation(objective.table.n_blocks):
         block = objective.table.block(int(index))
         rows = block.rows
-        features = np.ascontiguousarray(block.features)
+        features = np.ascontiguousarray(as_array(block.features))
         factor = np.ones(len(features)) if block.factor is None else block.factor
         extra = np.zeros(len(features)) if block.extra is None else block.extra
         ascend(

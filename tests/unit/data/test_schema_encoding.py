@@ -367,3 +367,26 @@ def test_cells_hold_every_position(levels: int, other: bool) -> None:
     missing = np.eye(width)[-1] if other else np.full(width, 1 / width)
     np.testing.assert_array_equal(encoded, np.vstack([np.eye(width)[:levels], missing]))
     assert schema.compact(table)[0].itemsize == (1 if levels < 128 else 2)
+
+
+def test_sparse_cells_are_those_of_the_matrix() -> None:
+    towns = tuple(f"town {k}" for k in range(30))
+    schema = Schema((
+        NumericColumn("age", 0, 100, indicator=True), NumericColumn("pay", 0, 1000, "log1p"),
+        NumericColumn("score", 0, 9), CategoricalColumn("town", towns), CategoricalColumn("sex", ("f", "m")), CategoricalColumn("one", ("x",)),
+        CategoricalColumn("job", towns[:5], other=True), CategoricalColumn("day", date="weekday"),
+    ))  # fmt: skip
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({
+        "age": rng.normal(50, 30, 200), "pay": rng.exponential(100, 200), "score": rng.integers(-2, 12, 200),
+        "town": rng.choice([*towns, "elsewhere"], 200), "sex": rng.choice(["f", "m", "?"], 200),
+        "one": rng.choice(["x", "y"], 200), "job": rng.choice(towns[:8], 200),
+        "day": rng.choice(["2024-01-01", "2024-01-02", "never"], 200),
+    })  # fmt: skip
+    frame.loc[::9, ["age", "pay"]] = np.nan
+    cells = schema.compact(frame)
+    for missing in (0.0, np.nan):
+        found = schema.sparse_cells(cells, missing)
+        assert found.has_canonical_format
+        np.testing.assert_array_equal(found.toarray(), schema.encode_cells(cells, missing))
+    assert schema.sparse_cells(schema.compact(frame[:0])).shape == (0, schema.domain().n_features)

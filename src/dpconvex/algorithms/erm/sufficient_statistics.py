@@ -121,7 +121,7 @@ class Statistics:
     def _weights(self, block: RowBlock) -> Floats:
         if block.weights is not None:
             return block.weights
-        return np.full(len(block.features), _rounding.ratio_down(1.0, self.problem.n))
+        return np.full(block.features.shape[0], _rounding.ratio_down(1.0, self.problem.n))
 
 
 def packed(matrix: Floats) -> Floats:

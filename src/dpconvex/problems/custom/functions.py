@@ -20,7 +20,7 @@ from dpconvex._types import Array, Floats, final_dataclass, forwarded, set_field
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.base import ROUNDING, UP, Aggregation, Bounds, Objective, StatedBounds
 from dpconvex.problems.data.domain import DataDomain
-from dpconvex.problems.data.records import Records
+from dpconvex.problems.data.records import Records, as_array
 
 _HUGE = 1e100  # replaces values that are not finite
 _BLOCK = 2**20  # number of floats of gradients computed at a time (8 MB)
@@ -194,7 +194,7 @@ class RecordLoss(ConvexFunction):
 def dense_blocks(records: Records) -> Iterator[tuple[Floats, slice]]:
     """Yield the records as read-only arrays (m, n_features), and the slice of all records that each holds."""
     for block in records.blocks():
-        rows = (block.features if block.factor is None else block.dense()).view()
+        rows = (as_array(block.features) if block.factor is None else block.dense()).view()
         rows.flags.writeable = False
         yield rows, block.rows
 

@@ -47,6 +47,20 @@ def predictions(rows: Floats, W: Floats, out: Floats) -> None:
 
 
 @njit(cache=True, nogil=True)
+def sparse_predictions(values: Floats, columns: Array, starts: Array, W: Floats, out: Floats) -> None:
+    """Do `predictions`, to the last bit, for rows of which entries that are not 0 are given (CSR)."""
+    whole, parts = W.shape[1] - W.shape[1] % 8, np.empty(8)
+    for i in range(len(starts) - 1):
+        for k in range(len(W)):
+            parts[:] = 0.0
+            for e in range(starts[i], starts[i + 1]):
+                j = columns[e]
+                parts[j % 8 if j < whole else 0] += values[e] * W[k, j]
+            a0, a1, a2, a3, a4, a5, a6, a7 = parts
+            out[i, k] = ((a0 + a1) + (a2 + a3)) + ((a4 + a5) + (a6 + a7))
+
+
+@njit(cache=True, nogil=True)
 def top_scores(scores: Floats, top: Array, odds: Floats) -> None:
     """Write the first column with the largest score of every row, and the log-odds of its softmax probability."""
     for i in range(len(scores)):
@@ -72,6 +86,20 @@ def add_products(rows: Floats, slopes: Floats, step: float, fine: float, high: F
                 q = (p + step) - step
                 upper[j] += q
                 lower[j] += ((p - q) + fine) - fine
+
+
+@njit(cache=True, nogil=True)
+def add_sparse_products(
+    values: Floats, columns: Array, starts: Array, slopes: Floats, step: float, fine: float, high: Floats, low: Floats
+) -> None:
+    """Do `add_products` for rows of which entries that are not 0 are given (CSR)."""
+    for i in range(len(starts) - 1):
+        for k in range(slopes.shape[1]):
+            for e in range(starts[i], starts[i + 1]):
+                p = slopes[i, k] * values[e]
+                q = (p + step) - step
+                high[k, columns[e]] += q
+                low[k, columns[e]] += ((p - q) + fine) - fine
 
 
 @njit(cache=True, nogil=True)

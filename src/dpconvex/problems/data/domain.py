@@ -252,6 +252,18 @@ class DataDomain:
             return False  # also of sparse and masked matrices
         return bool(_loops.inside(X, *self._looks))
 
+    def holds_rows(self, X: Any) -> BoolArray | None:
+        """Return which rows of a sparse matrix (CSR) `holds` would find in the domain, (m,); None if it never would."""
+        if self._looks is None or X.dtype != np.float64 or not X.has_canonical_format:
+            return None
+        (limits, ends), row = self._looks, np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+        block = np.searchsorted(ends[:, 0], X.indices, side="right") - 1
+        of_simplex = (block >= 0) & (X.indices < np.append(ends[:, 1], 0)[block])
+        wrong = ~(np.abs(X.data) <= limits[X.indices]) | (of_simplex & (X.data != 1))
+        place = (row * len(ends) + block)[of_simplex]
+        ones = np.bincount(place, minlength=X.shape[0] * len(ends)).reshape(X.shape[0], len(ends))
+        return (np.bincount(row, wrong, X.shape[0]) == 0) & (ones == 1).all(1)
+
     @cached_property
     def _looks(self) -> tuple[Floats, Array] | None:
         """Limits of all columns and ends of simplices, for `holds`; None if there are other kinds of blocks."""

@@ -34,7 +34,7 @@ class RowBlock:
     """Some consecutive clipped records, in float64."""
 
     rows: slice
-    features: Floats  #: (m, n_features)
+    features: Any  #: (m, n_features), an array or a sparse matrix (CSR)
     factor: Floats | None  #: (m,), the number by which each row of the features is multiplied; None for 1
     intercept: float  #: value of the constant last feature; 0: there is none
     extra: Floats | None = None  #: (m,), a further feature between `features` and the intercept
@@ -49,9 +49,12 @@ class RowBlock:
 
     def predict(self, W: Floats) -> Floats:
         """Return ``X W^T``, (m,) or (m, k), for W (dim,) or (k, dim); to the last bit, a row depends on its record."""
-        p = self.features.shape[1]
-        z = np.empty((len(self.features), W.size // W.shape[-1]))
-        _loops.predictions(self.features, np.ascontiguousarray(np.atleast_2d(W)[:, :p]), z)
+        (m, p), X = self.features.shape, self.features
+        z, own = np.empty((m, W.size // W.shape[-1])), np.ascontiguousarray(np.atleast_2d(W)[:, :p])
+        if scipy.sparse.issparse(X):
+            _loops.sparse_predictions(X.data, X.indices, X.indptr, own, z)
+        else:
+            _loops.predictions(X, own, z)
         z = z[:, 0] if W.ndim == 1 else z
         if self.factor is not None:
             z = _scaled(z, self.factor)
@@ -97,7 +100,7 @@ class RowBlock:
         """Return the records as a new array of shape (m, dim)."""
         m, p = self.features.shape
         out = np.empty((m, p + self.copies + (self.intercept > 0)))
-        out[:, :p] = _dense(self.features)
+        out[:, :p] = as_array(self.features)
         if self.factor is not None:
             out[:, :p] *= self.factor[:, None]
         if self.extra is not None:
@@ -116,15 +119,18 @@ class RowBlock:
         """Return the block's own weights (m,), or its part of the weights of all records (n,); 1 without weights."""
         if self.weights is not None:
             return self.weights
-        return np.ones(len(self.features)) if weights is None else weights[self.rows]
+        return np.ones(self.features.shape[0]) if weights is None else weights[self.rows]
 
     def ready(self) -> RowBlock:
-        """Return the same records with features in float64, rows in one piece."""
-        return replace(self, features=np.require(_dense(self.features), np.float64, ["C", "A"]))
+        """Return the same records with features in float64, rows in one piece, or sparse if few entries are not 0."""
+        X = self.features
+        if scipy.sparse.issparse(X) and summation.SPARSE * X.nnz < math.prod(X.shape):
+            return self
+        return replace(self, features=np.require(as_array(X), np.float64, ["C", "A"]))
 
     def squared_norms(self) -> Floats:
         """Return the squared l2 norms of the records, shape (m,), the constant feature included."""
-        norms = lengths_of(self.features, absolute=False)
+        norms = lengths_of(as_array(self.features), absolute=False)
         norms = (norms if self.factor is None else norms * self.factor**2) + self.intercept**2
         return norms if self.extra is None else norms + self.copies * self.extra**2
 
@@ -240,9 +246,10 @@ class Records(RecordSource):
         size = self._blocks[0].rows.stop
         runs = np.split(index, np.flatnonzero(np.diff(index // size)) + 1)
         parts = [self._blocks[run[0] // size].part(run % size) for run in runs]
-        factor = [np.ones(len(part.features)) if part.factor is None else part.factor for part in parts]
+        factor = [np.ones(part.features.shape[0]) if part.factor is None else part.factor for part in parts]
         extra = [part.extra for part in parts if part.extra is not None]
-        features, factors = np.concatenate([part.features for part in parts]), np.concatenate(factor)
+        join: Any = scipy.sparse.vstack if scipy.sparse.issparse(parts[0].features) else np.concatenate
+        features, factors = join([part.features for part in parts]), np.concatenate(factor)
         found, extras = None if targets is None else targets[index], np.concatenate(extra) if extra else None
         return replace(parts[0], rows=rows, features=features, factor=factors, extra=extras, targets=found)
 
@@ -333,14 +340,27 @@ def _scaled(z: Floats, factor: Floats) -> Floats:
     return z * (factor if z.ndim == 1 else factor[:, None])
 
 
-def _dense(features: Any) -> Array:
+def as_array(features: Any) -> Array:
     """Return features as an array: those of sparse matrices stay sparse until a block of them is used."""
     return features.toarray() if scipy.sparse.issparse(features) else features
+
+
+def replaced(X: Any, columns: Array, values: Floats) -> Any:
+    """Return a copy of an array or sparse matrix (CSR) with other values (m, k) in k columns."""
+    if not scipy.sparse.issparse(X):
+        out = np.array(X, dtype=np.float64)
+        out[:, columns] = values
+        return out
+    row, stays = np.arange(X.shape[0]), ~np.isin(X.indices, columns)
+    at = [np.repeat(row, np.diff(X.indptr))[stays], np.repeat(row, len(columns))]
+    to, data = [X.indices[stays], np.tile(columns, len(row))], np.append(X.data[stays], values)
+    return scipy.sparse.coo_array((data, (np.concatenate(at), np.concatenate(to))), X.shape).tocsr()
 
 
 def clipped_blocks(X: Any, domain: DataDomain, first: int = 0) -> list[RowBlock]:
     """Return the rows of X clipped into a domain, as blocks; the first row has the index `first`."""
     step, n = _block_rows(domain.n_features), X.shape[0]
+    step = max(step, min(summation.MOST_ROWS, _LONGEST // domain.n_features)) if scipy.sparse.issparse(X) else step
 
     def block(index: int) -> RowBlock:
         start, stop = index * step, min((index + 1) * step, n)
@@ -351,8 +371,14 @@ def clipped_blocks(X: Any, domain: DataDomain, first: int = 0) -> list[RowBlock]
 
 def _clipped_block(part: Any, domain: DataDomain) -> RowBlock:
     if scipy.sparse.issparse(part):  # cells that are not stored are 0, also for clipping
-        block = _clipped_block(part.toarray(), domain)
-        return replace(block, features=scipy.sparse.csr_array(block.features))
+        if (fine := domain.holds_rows(part)) is None:
+            block = _clipped_block(part.toarray(), domain)
+            return replace(block, features=scipy.sparse.csr_array(block.features))
+        others, order = np.flatnonzero(~fine), np.argsort(~fine, kind="stable")
+        if len(others):
+            clipped = scipy.sparse.csr_array(domain.clip(part[others]))
+            part = scipy.sparse.vstack([part[fine], clipped], format="csr")[np.argsort(order)]
+        return RowBlock(slice(0, part.shape[0]), part, None, domain.intercept)
     rows = slice(0, len(part))
     block = domain.blocks[0]
     long_alone = block.norm in ("l1", "l2") and block.largest is None

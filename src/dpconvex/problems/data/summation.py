@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array, issparse
 
 from dpconvex._types import Array, Floats, final_dataclass
 from dpconvex.problems.data import _loops
@@ -28,6 +29,7 @@ Parts = tuple[Any, ...]
 """Partial sums, each an array (or a `Largest`); parts of two groups of records are added entry by entry, exactly."""
 
 MOST_ROWS = 2**14  #: Most rows of a block whose vectors are summed at a time
+SPARSE = 16  #: Rows stay sparse if at most one entry in so many is not 0.
 PANEL_ROWS = 2**11  #: Most rows of a panel whose second moments are summed at a time
 _MAGIC = 1.5 * 2.0**52  # adding and subtracting this many steps rounds to whole steps
 _COARSE, _FINE, _FINEST, _ENTRY = 2.0**-12, 2.0**-38, 2.0**-60, 2.0**-21
@@ -46,15 +48,18 @@ def steps(size: float) -> tuple[float, float]:
     return _MAGIC * _FINE * top, _MAGIC * _FINEST * top
 
 
-def vector_parts(rows: Floats, factors: Floats, size: float) -> Array:
+def vector_parts(rows: Any, factors: Floats, size: float) -> Array:
     """Return the parts of ``sum_i factors_i rows_i``: (3, d) for factors (m,), (3, k, d) for (m, k).
 
-    `rows` are C-contiguous, at most `MOST_ROWS`; `size` bounds every ``|factor x|``, and is the same in all calls whose
-    parts are added.
+    `rows` are C-contiguous or sparse (CSR), at most `MOST_ROWS`; `size` bounds every ``|factor x|``, and is the same in
+    all calls whose parts are added.
     """
-    slopes = np.ascontiguousarray(factors.reshape(len(rows), math.prod(factors.shape[1:])))
+    slopes = np.ascontiguousarray(factors.reshape(len(factors), math.prod(factors.shape[1:])))
     high, low = np.zeros((2, slopes.shape[1], rows.shape[1]))
-    _loops.add_products(rows, slopes, *steps(size), high, low)
+    if issparse(rows):
+        _loops.add_sparse_products(rows.data, rows.indices, rows.indptr, slopes, *steps(size), high, low)
+    else:
+        _loops.add_products(rows, slopes, *steps(size), high, low)
     parts = np.empty((3, *high.shape))
     parts[:2] = _split(high, _COARSE * power_above(size))
     parts[2] = low
@@ -139,6 +144,9 @@ def gram_parts(rows: Floats, factors: Floats, size: float, rounded: Rounded, rig
     most `PANEL_ROWS` rows.
     """
     left = on_grid(rows, factors, size, rounded)
+    if right is None and SPARSE * np.count_nonzero(left) < left.size:  # the same bits, for sums are exact
+        few = csr_array(left)
+        return _split((few.T @ few).toarray(), 2.0**26)
     return _split(left.T @ (left if right is None else right), 2.0**26)
 
 

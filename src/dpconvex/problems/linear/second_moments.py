@@ -36,7 +36,7 @@ class Layout:
 
     def extended(self, block: RowBlock) -> Floats:
         """Return the records (m, d + categories): after the constant ``sqrt(1 - |p|^2)`` of each category."""
-        rows, added = block.dense(), np.empty((len(self.categories), len(block.features)))
+        rows, added = block.dense(), np.empty((len(self.categories), block.features.shape[0]))
         for k, out in zip(self.categories.values(), added, strict=True):
             _loops.lengths(np.ascontiguousarray(rows[:, k]), False, out)
         return np.hstack([rows, np.sqrt(np.maximum(0.0, 1.0 - added)).T])

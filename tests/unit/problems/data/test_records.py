@@ -7,10 +7,13 @@ from functools import cache
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 from dpconvex.errors import InvalidDataError
 from dpconvex.problems import Block, DataDomain, Records
+from dpconvex.problems.data import summation
 
+SPARSE = DataDomain((Block(40, "simplex", 1.0), Block(2, "linf", 0.5), Block(23, "simplex", 1.0)), intercept=0.7)
 P = 6
 DOMAINS = {
     "l2": DataDomain.l2_ball(P, 2.0),
@@ -147,3 +150,28 @@ def test_a_wild_record_does_not_move_others(wild):
     keep = np.arange(len(X)) != 11
     np.testing.assert_array_equal(before[keep], after[keep])
     assert np.isfinite(after).all()
+
+
+@pytest.mark.parametrize("domain", [SPARSE, DataDomain.l2_ball(65, 0.8).with_intercept()])
+def test_sparse_rows_give_the_bits_of_others(domain, monkeypatch):
+    rng = np.random.default_rng(0)
+    n, d = 700, domain.n_features
+    X = np.zeros((n, d))
+    X[np.arange(n), rng.integers(0, 40, n)] = X[np.arange(n), rng.integers(42, d, n)] = 1.0
+    X[:, 40:42] = rng.normal(size=(n, 2))
+    X[::50] = rng.normal(size=(14, d)) * (rng.random((14, d)) < 0.2)
+    dense, targets, weights = Records.clipped(X, domain), rng.normal(size=n), rng.random(n)
+    monkeypatch.setattr(summation, "SPARSE", 0)
+    found = Records.clipped(scipy.sparse.csr_array(X), domain)
+    assert all(scipy.sparse.issparse(block.features) for block in found.blocks())
+    g, W = rng.normal(size=(n, 3)), rng.normal(size=(3, domain.dim))
+
+    def results(records):
+        lifted = records.lifted(lambda values: values, targets, domain)
+        part = records.chosen(np.arange(0, n, 3), None)
+        for one, own in ((records, slice(None)), (lifted, slice(None)), (part, slice(None, None, 3))):
+            yield from (one.predict(W), one.predict(W[0]), one.squared_norms(), one.rows(slice(None)))
+            yield from (one.adjoint(g[own]), one.gram(weights[own]), one.subset(4, targets[own])[1])
+
+    for one, other in zip(results(found), results(dense), strict=True):
+        np.testing.assert_array_equal(one, other)

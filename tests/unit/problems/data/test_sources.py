@@ -33,7 +33,7 @@ from dpconvex.algorithms.erm.objective_perturbation import ObjectivePerturbation
 from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget, Schema, in_order, open_files
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators import _features, _streams
-from dpconvex.problems.data import _threads
+from dpconvex.problems.data import _threads, summation
 from dpconvex.problems.data.sources import rows as held
 from dpconvex.problems.data.sources.arrow import MEMORY, open_tables
 from dpconvex.problems.data.sources.cluster import DaskPartitions
@@ -162,6 +162,23 @@ def test_every_source_gives_the_same_model(name, places, monkeypatch, full, same
         np.testing.assert_array_equal(found.coef_, expected.coef_)
         same_certificate(found.certificate_, expected.certificate_)
         assert found.n_features_in_ == expected.n_features_in_
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.thin
+def test_sparse_portions_give_the_same_model(name, places, monkeypatch) -> None:
+    monkeypatch.setattr(clipped_gradient, "MOST_STEPS", 16)
+    monkeypatch.setattr(typical_steps, "TUNING", dataclasses.replace(typical_steps.TUNING, most_steps=16))
+    expected = fitted(name, table())
+    made = []
+    encode = Schema.sparse_cells
+    monkeypatch.setattr(Schema, "sparse_cells", lambda *args, **given: made.append(0) or encode(*args, **given))
+    monkeypatch.setattr(_streams, "LEAST", 0)
+    monkeypatch.setattr(_streams, "SPARSE", 0)
+    monkeypatch.setattr(summation, "SPARSE", 0)
+    for X in (places["folder"], table().to_pandas()):
+        np.testing.assert_array_equal(fitted(name, X).coef_, expected.coef_)
+    assert made or name in ("attack", "centered", "clipped residuals", "level")
 
 
 def owned() -> pa.Table:

@@ -46,6 +46,7 @@ from dpconvex.mechanisms import JointHistogram, ReportNoisyMax
 from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Release, Sensitivity
 from dpconvex.problems import LinearModelProblem, NumberRange, UserGroups
 from dpconvex.problems.data import ranges
+from dpconvex.problems.data.records import as_array, replaced
 from dpconvex.problems.data.sources.rows import EncodedRows, mapped, same, totals
 from dpconvex.problems.data.users import histogram
 from dpconvex.randomness import BitSource
@@ -242,7 +243,8 @@ class RangedPlan(TwoStagePlan):
             edges = self._edges(X, y, groups, outer, source, ledger)  # line 2: given the outer ranges
         plan = continued(self, outer=outer, edges=edges, target_cells=target, cells=cells)
         part = plan._kept if target else same
-        inside = mapped(X, y, plan._placed, plan.found[-1].encode if self.target else part)  # line 3: record by record
+        part = plan.found[-1].encode if self.target else part
+        inside = mapped(X, y, plan._placed, part, thin=self.place is None)  # line 3: record by record
         result = plan.then.run(*inside, source, groups)  # line 4: the method, which clips again
         return plan.through(None).restored(result, result.point, source)  # the map is not needed any more
 
@@ -301,11 +303,13 @@ class RangedPlan(TwoStagePlan):
             return self.place(X, self.found, self.found_knots, self.cells)
         if not self.columns and not self.looked:
             return X
-        inside = np.array(X, dtype=np.float64)
-        for k, one in zip(self.columns, self.found, strict=False):
+        columns = np.array([*self.columns, *self.looked])
+        inside, count = np.array(as_array(X[:, columns]), dtype=np.float64, order="C"), len(self.columns)
+        for k, one in zip(range(count), self.found, strict=False):
             inside[:, k] = one.encode(inside[:, k])
-        ranges.keep(inside, self.looked, [ranges.kept(SCALED, *each) for each in self.cells])
-        return inside
+        looked = range(count, len(columns))
+        ranges.keep(inside, looked, [ranges.kept(SCALED, *each) for each in self.cells])
+        return replaced(X, columns, inside)
 
 
 def _chosen(

@@ -27,6 +27,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
+from copy import copy
 from dataclasses import replace
 from functools import reduce
 from itertools import chain
@@ -47,6 +48,7 @@ Held = Callable[[int, int], Any]
 
 T = TypeVar("T")
 Encode = Callable[[Any], tuple[Any, Any]]  #: Encodes a portion of a table, each row by itself.
+Changed = Callable[[Any], Any]  #: Returns the features (m, k) of rows (m, n_features), each a function of its row.
 Task = Callable[[Portion, int, Any], T]  #: Gets a portion, the index of its first row, and what is held of its rows.
 
 
@@ -77,9 +79,9 @@ class TableSource(ABC):
             raise InvalidDataError(f"{reason}. Write it to Parquet, or declare the order: dpconvex.data.in_order(X)")
 
     @final
-    def encoded(self, encode: Encode, n_features: int) -> EncodedTables:
-        """Return the rows, each encoded by itself, where they are."""
-        return EncodedTables(self, encode, n_features)
+    def encoded(self, encode: Encode, n_features: int, sparse: Encode | None = None) -> EncodedTables:
+        """Return the rows, each encoded by itself, where they are; `sparse` makes the same features sparse (CSR)."""
+        return EncodedTables(self, encode, n_features, sparse)
 
     def portions(self, n_features: int) -> Iterator[Any]:
         """Yield all rows, as tables whose features fit in memory; not used if tasks are sent to the rows (`sent`)."""
@@ -167,6 +169,10 @@ class EncodedRows(ABC):
         """Return features and targets of rows that are `in_memory`."""
         raise NotImplementedError
 
+    def sparse(self) -> EncodedRows:
+        """Return the same rows with sparse features (CSR), for `clipped_blocks`, where few entries are not 0."""
+        return self
+
     @abstractmethod
     def run(self, task: Task[T], held: Held = nothing) -> Iterator[T]:
         """Yield the result of `task` for each portion, once, in any order.
@@ -215,10 +221,13 @@ def _next(items: Iterator[T]) -> T | None:
 class EncodedTables(EncodedRows):
     """Rows of a table, each encoded by itself, where they are."""
 
-    def __init__(self, table: TableSource, encode: Encode, n_features: int) -> None:
-        self._table, self._encode, self.n_features, self.n = table, encode, n_features, table.n
+    def __init__(self, table: TableSource, encode: Encode, n_features: int, sparse: Encode | None = None) -> None:
+        self._table, self._encode, self.n_features, self.n, self._sparse = table, encode, n_features, table.n, sparse
         if self.n < 1:
             raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")
+
+    def sparse(self) -> EncodedRows:
+        return self if self._sparse is None else EncodedTables(self._table, self._sparse, self.n_features)
 
     def then(self, expand: Callable[[Array], Array], n_features: int) -> EncodedTables:
         """Return the same rows with their features expanded; the encoding travels to workers without the rows."""
@@ -240,9 +249,12 @@ class EncodedTables(EncodedRows):
 class MappedRows(EncodedRows):
     """Rows whose features and targets are functions of another source's rows, applied row by row."""
 
-    def __init__(self, rows: EncodedRows, change: Callable[[Floats], Floats], targets: Callable[[Any], Any]) -> None:
-        self.n, self._rows, self._changes = rows.n, rows, (change, targets)
+    def __init__(self, rows: EncodedRows, change: Changed, targets: Callable[[Any], Any], thin: bool = False) -> None:
+        self.n, self._rows, self._changes, self._thin = rows.n, rows, (change, targets), thin
         self.n_features = change(np.zeros((1, rows.n_features))).shape[1]
+
+    def sparse(self) -> EncodedRows:
+        return MappedRows(self._rows.sparse(), *self._changes) if self._thin else self
 
     def run(self, task: Task[T], held: Held = nothing) -> Iterator[T]:
         change, targets = self._changes  # tasks are sent to workers, so they must not hold `self`, which has the rows
@@ -257,10 +269,15 @@ def same(values: Any) -> Any:
     return values
 
 
-def mapped(X: Rows, y: Rows, change: Callable[[Floats], Floats], targets: Callable[..., Any] = same) -> tuple[Any, Any]:
-    """Return features and targets after functions of single rows: two arrays, or the same `EncodedRows` twice."""
+def mapped(
+    X: Rows, y: Rows, change: Changed, targets: Callable[..., Any] = same, *, thin: bool = False
+) -> tuple[Any, Any]:
+    """Return features and targets after functions of single rows: two arrays, or the same `EncodedRows` twice.
+
+    `thin`: features may be sparse (CSR), and `change` keeps them so.
+    """
     if isinstance(X, EncodedRows):
-        rows = MappedRows(X, change, targets)
+        rows = MappedRows(X, change, targets, thin)
         return rows, rows
     return change(X), targets(y)
 
@@ -373,7 +390,7 @@ class StreamedRecords(RecordSource):
 
 def streamed(rows: EncodedRows, domain: DataDomain, targets: Callable[[Array], Floats]) -> StreamedRecords:
     """Return rows as records of a domain, with targets that a loss clips."""
-    return StreamedRecords(rows, domain, Clipping(domain, targets), rows.n)
+    return StreamedRecords(rows.sparse(), domain, Clipping(domain, targets), rows.n)
 
 
 def parts_of(blocks: list[RowBlock], work: Callable[[RowBlock], Parts]) -> Parts | None:
@@ -382,22 +399,27 @@ def parts_of(blocks: list[RowBlock], work: Callable[[RowBlock], Parts]) -> Parts
 
 
 LEAST = 2**26  #: Features are kept as cells, and not as a matrix, if the matrix has at least this many bytes.
-_STEP, _PORTION, _LEAST_ROWS = 2**15, 2**20, 1024
-"""Rows that are read at a time; floats of a portion; least rows of a portion where rows are wide."""
+_STEP, _PORTION, _LEAST_ROWS, _ENTRY = 2**15, 2**20, 1024, 16
+"""Rows that are read at a time; floats of a portion; least rows of a portion where rows are wide; floats that a cell of
+sparse rows counts."""
 
 Cells = Sequence[Array]
 
 
 @final
 class CellRows(EncodedRows):
-    """Rows in memory; `read` returns, for a slice of rows, the cells of each column (m,) and the targets."""
+    """Rows in memory; `read` returns, for a slice of rows, the cells of each column (m,) and the targets.
+
+    `encode` makes the features of cells, and `sparse` the same as sparse matrices, if few entries are not 0.
+    """
 
     in_memory = True
 
     def __init__(
-        self, n: int, n_features: int, read: Callable[[slice], tuple[Cells, Array]], encode: Callable[[Cells], Floats]
-    ) -> None:
-        self.n, self.n_features, self._encode = n, n_features, encode
+        self, n: int, n_features: int, read: Callable[[slice], tuple[Cells, Array]], encode: Callable[[Cells], Any],
+        sparse: Callable[[Cells], Any] | None = None,
+    ) -> None:  # fmt: skip
+        self.n, self.n_features, self._encode, self._sparse, self._width = n, n_features, encode, sparse, n_features
         for rows in _slices(n, _STEP):
             cells, targets = read(rows)
             if rows.start == 0:
@@ -408,13 +430,19 @@ class CellRows(EncodedRows):
                 column[rows] = values
 
     def run(self, task: Task[T], held: Held = nothing) -> Iterator[T]:
-        step = max(_LEAST_ROWS, _PORTION // self.n_features)
+        step = max(_LEAST_ROWS, _PORTION // self._width)
         pieces = (range(rows.start, rows.stop) for rows in _slices(self.n, step))
         return run_here(pieces, self._portion, self.n, task, held)
 
     def _portion(self, rows: range) -> Portion:
         where = slice(rows.start, rows.stop)
         return self._encode([column[where] for column in self._cells]), self._targets[where].astype(np.float64)
+
+    def sparse(self) -> EncodedRows:
+        found = copy(self)
+        if self._sparse is not None:
+            found._encode, found._width = self._sparse, _ENTRY * len(self._cells)
+        return found
 
     def matrix(self) -> Portion:
         return self._encode(self._cells), self._targets.astype(np.float64)
