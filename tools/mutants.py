@@ -1350,8 +1350,8 @@ MUTANTS = (
     Mutant(
         "Dask: one cell changes the types of its partition",
         "problems/data/sources/cluster.py",
-        "part.astype(dict.fromkeys(others, object)) if len(others) else part",
-        "part",
+        "function(_alone(part, others, lambda name: pa.array(meta[name]).type), *given)",
+        "function(part, *given)",
         "",
         (
             "tests/unit/problems/data/test_clusters.py::"

@@ -48,7 +48,10 @@ def same_types(data: Any, columns: Collection[str], folders: bool = True) -> Non
     # Whether casts fail depends on cells, but for texts of another form. All of this stands in the files' footers.
     first: set[str] = set()
     try:
-        for part in data.get_fragments():
+        for part in data.get_fragments():  # of unions of unions, too
+            if getattr(getattr(part, "format", None), "default_extname", "") in ("csv", "json"):
+                what = "X is a data set of text files: Arrow guesses types from cells, and fails at a malformed line"
+                raise InvalidDataError(f"{what}. Open it with dpconvex.data.open_files")
             found = {each.name: each.type for each in part.physical_schema}
             first = first or set(found) & set(columns)
             for name in first:

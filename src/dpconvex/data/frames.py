@@ -5,7 +5,8 @@ record is read by itself: how a cell is read never depends on another cell, or o
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from numbers import Integral
+from decimal import Decimal
+from numbers import Real
 from typing import Any, Literal
 
 import narwhals as nw
@@ -306,10 +307,12 @@ def object_texts(values: Array, read: Callable[[Any], Any] | None = None) -> "pa
 
 
 def whole(cell: Any) -> Any:
-    """Return whole numbers of any type as int, since labels are compared by their text; anything else unchanged."""
+    """Return whole numbers of any type as int, and decimals as float, since labels are compared by their text."""
     try:
-        integral = isinstance(cell, Integral | np.bool_) or (isinstance(cell, float | np.floating) and cell % 1 == 0)
-        return int(cell) if integral and not isinstance(cell, np.timedelta64) else cell
+        if isinstance(cell, Decimal):  # int(1e999999) would have as many digits
+            return float(cell) if cell.adjusted() > 999 or cell != int(cell) else int(cell)
+        integral = isinstance(cell, np.bool_) or (isinstance(cell, Real) and cell % 1 == 0)
+        return int(cell) if integral and not isinstance(cell, np.timedelta64) else cell  # pyright: ignore
     except Exception:  # any cell is legal
         return cell
 

@@ -4,12 +4,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
 from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 
-from dpconvex._types import REQUIRED, Array, Floats, final_dataclass
+from dpconvex._types import REQUIRED, Floats, final_dataclass
 from dpconvex.algorithms import Plan, PredictedError
 from dpconvex.algorithms.base import Releasing
 from dpconvex.algorithms.select import Plans
@@ -70,14 +69,9 @@ class LocationPlan(Plan):
             what = f"X has {len(X)} records, but the plan is for n={self.n}: the noise depends on n. Plan again"
             raise InvalidDataError(what)
         with np.errstate(all="ignore"):  # what floating point meets depends on the data, so it never speaks up
-            inside = partial(_sanitized, self.domain)
+            inside = lambda X, of=self.domain: clip_points(X, of) if len(X) else np.empty((0, of.dim))  # noqa: E731
             points = mapped(X, X, inside)[0] if self.only_sums else inside(X)
             return self._run(points, source, Ledger(self.privacy, self.releases))
-
-
-def _sanitized(domain: PointDomain, X: Array) -> Floats:
-    """Return points clipped by `clip_points`, which does not take an empty portion."""
-    return clip_points(X, domain) if len(X) else np.empty((0, domain.dim))
 
 
 def sample_of(points: Points, count: int, coins: np.random.Generator) -> Floats:

@@ -54,8 +54,9 @@ class UserGroups:
         """Group records by their labels; users are in the order of the sorted labels.
 
         Labels (n_records,) are numbers, texts or dates; objects are compared by their text. All missing labels together
-        are one user, whose protection is no weaker than with separate labels. No records unless `empty`, or labels that
-        are not a vector, raise `InvalidDataError` (public facts).
+        are one user, protected as with separate labels where users are replaced; one more person without a label
+        replaces this user, which costs up to twice the epsilon of added users. No records unless `empty`, or labels
+        that are not a vector, raise `InvalidDataError` (public facts).
         """
         names = np.asarray(labels)
         if names.ndim != 1:
@@ -112,7 +113,7 @@ class UserGroups:
 
 def _text(cell: object) -> str:
     try:
-        return str.__str__(str(cell))  # a subclass of str may have no hash
+        return "" if cell != cell else str.__str__(str(cell))  # a subclass of str may have no hash
     except Exception:  # any cell is legal: a cell without a text counts as missing
         return ""
 

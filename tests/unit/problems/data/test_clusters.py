@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -26,8 +27,9 @@ from sklearn.base import clone
 from dpconvex import PrivateGeometricMedian, PrivateLogisticRegression, PrivateSearchCV, PrivateSyntheticData
 from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, Schema, in_order
 from dpconvex.errors import InvalidDataError, SchemaError
+from dpconvex.estimators._streams import open_users
 from dpconvex.problems.data.records import RecordSource
-from dpconvex.problems.data.sources.cluster import DaskPartitions
+from dpconvex.problems.data.sources.cluster import DaskPartitions, RayPartitions, _cell_by_cell, open_source
 from dpconvex.randomness import SeededSource
 
 # Of Dask, where it calls pandas.
@@ -145,6 +147,32 @@ def test_a_cell_that_changes_the_types_of_its_part_changes_no_other_cell() -> No
     points = dataframe.from_map(lambda k: part(k)[["x"]], [0, 1], meta=whole[["x"]].iloc[:0])
     median = PrivateGeometricMedian(1.0, 1e-6, radius_bound=2.0, algorithm="clipped_mean")
     assert np.isfinite(median.fit(points).location_).all()
+
+
+def test_a_cell_that_is_no_date_changes_no_other_date() -> None:
+    """It made objects of all dates of its partition: a format of their own missed them, and users were split."""
+    dataframe = pytest.importorskip("dask.dataframe")
+    days = pd.Series(pd.date_range("1980-05-01", periods=6)).astype("datetime64[ns]")
+    schema = Schema((NumericColumn("born", 0, 40000, date="age", at="2025-01-01", format="%d.%m.%Y"),))
+    expected = schema.encode(pd.DataFrame({"born": days}))
+
+    def part(k: int, cell: Any, kind: Any) -> pd.DataFrame:
+        found = days.astype(kind)
+        if k:
+            found[0] = cell
+        return pd.DataFrame({"born": found, "day": found})
+
+    missing = schema.encode(pd.DataFrame({"born": [pd.NaT]}))[0]
+    for cell in ("odd", 5, 1.5, [1], datetime(9999, 1, 1), np.datetime64("NaT"), None):
+        meta = pd.DataFrame({"born": days, "day": days}).iloc[:0]
+        frame = dataframe.from_map(part, [0, 1], cell=cell, kind=object, meta=meta)
+        first, second = DaskPartitions(frame, ["born"]).run(schema.encode)
+        np.testing.assert_array_equal(first, expected)
+        np.testing.assert_array_equal(second, [missing, *expected[1:]])
+        users = open_users(replace(schema, user="day"), open_source(in_order(frame), ["born", "day"]), None)
+        assert sorted(users.sizes) == [1, 1, *[2] * 5]
+    far = dataframe.from_map(part, [0, 1], cell=pd.Timestamp("2020-01-01"), kind="datetime64[s]", meta=meta)
+    np.testing.assert_array_equal(DaskPartitions(far, ["born"]).run(schema.encode)[1][1:], expected[1:])
 
 
 def test_users_labels_are_arrow_numbers(tmp_path: Path) -> None:
@@ -276,8 +304,21 @@ def test_ray_gives_the_same_model(folder, same) -> None:
     try:
         same(ray.data.read_parquet(str(folder)))
         one_odd_cell(ray.data.from_pandas)
+        a_word_among_dates(ray.data.from_pandas)
+        texts_are_refused(ray.data, folder)
     finally:
         ray.shutdown()
+
+
+def test_a_word_in_a_block_of_rays_changes_no_date() -> None:
+    days = [datetime(1980, 5, k + 1) for k in range(4)]
+    plain = pa.table({"born": pa.array(days, pa.timestamp("us"))})
+    texts = pa.table({"born": ["odd", *map(str, days[1:])]})
+    for form in ("%Y-%m-%d", "%d.%m.%Y"):
+        schema = Schema((NumericColumn("born", 0, 40000, date="age", at="2025-01-01", format=form),))
+        whole, odd = (schema.encode(_cell_by_cell(block, plain.schema)) for block in (plain, texts))
+        np.testing.assert_array_equal(odd[1:], whole[1:])
+        assert odd[0] == schema.encode(pd.DataFrame({"born": [pd.NaT]}))[0]
 
 
 def one_odd_cell(blocks: Any) -> None:
@@ -297,3 +338,30 @@ def one_odd_cell(blocks: Any) -> None:
         expected = model.fit(as_read).coef_
         for parts in ([whole[:300], odd[300:]], [whole[:300], odd[300:600], whole[:0]], [odd[:300], odd[300:]]):
             np.testing.assert_array_equal(clone(model).fit(in_order(blocks(parts))).coef_, expected)
+
+
+def a_word_among_dates(blocks: Any) -> None:
+    schema = Schema((NumericColumn("born", 0, 40000, date="age", at="2025-01-01", format="%d.%m.%Y"),))
+    days = pd.DataFrame({"born": pd.date_range("1980-05-01", periods=4)})
+    odd = days.astype(object)
+    odd.iloc[1, 0] = "odd"
+    found = RayPartitions(blocks([days, odd]), ["born"]).run(schema.encode)
+    np.testing.assert_array_equal(found[0], schema.encode(days))
+    np.testing.assert_array_equal(np.delete(found[1], 1), np.delete(found[0], 1))
+    assert found[1][1] == schema.encode(pd.DataFrame({"born": [pd.NaT]}))[0]
+
+
+def texts_are_refused(data: Any, folder: Path) -> None:
+    """Arrow guesses types of a block of text from its cells, and fails at one malformed line."""
+    (folder.parent / "a.csv").write_text("age\n1\n2\n")
+    (folder.parent / "a.jsonl").write_text('{"age": 1}\n')
+    text = data.read_csv(str(folder.parent / "a.csv"))
+    found = (
+        text,
+        text.map_batches(lambda block: block),
+        text.materialize(),
+        data.read_json(str(folder.parent / "a.jsonl")),
+    )
+    for each in found:
+        with pytest.raises(InvalidDataError, match="text files through Ray"):
+            RayPartitions(each, ["age"])

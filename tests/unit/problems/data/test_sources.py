@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
+import weakref
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -438,6 +441,79 @@ def test_frames_that_guess_types_are_refused(tmp_path: Path) -> None:
     for lazy in (pl.scan_csv(tmp_path / "a.csv"), pl.scan_csv(tmp_path / "a.csv").filter(pl.col("x") > 0)):
         with pytest.raises(InvalidDataError, match="text files through polars"):
             open_tables(lazy, ["x"])
+
+
+def test_lazy_frames_that_cast_strictly_are_refused(tmp_path: Path) -> None:
+    """One cell that is no number made a fit fail after it was paid; whether there is one must not matter."""
+    frame = pl.DataFrame({"x": ["1", "odd"], "k": [1, 2], "t": ["a", "b"]})
+    frame.write_parquet(tmp_path / "a.parquet")
+    X = pl.scan_parquet(tmp_path / "a.parquet")
+    for lazy in (X, X.filter(pl.col("x") != "odd")):
+        with pytest.raises(InvalidDataError, match="casts strictly"):
+            open_tables(lazy.with_columns(pl.col("x").cast(pl.Float64)), ["x"])
+    with pytest.raises(InvalidDataError, match="casts strictly"):  # which was computed while the header was read
+        open_tables(X.cast({"x": pl.Float64}).group_by("t").agg(pl.col("x").max()), ["x"])
+    for plain in (
+        X.with_columns(pl.col("x").cast(pl.Float64, strict=False)),
+        X.filter(pl.col("k") > 0.5).with_columns(x=pl.col("k") * 1.5 + pl.col("k").mean().over("t")),
+        X.join(X.select("k", z="t"), on="k").select("x", "z").rename({"z": "strict_cast"}),
+        X.group_by("t").agg(pl.col("k").mean(), pl.col("x").first()).sort("t").head(5),
+        pl.concat([X, X]),
+    ):
+        assert open_tables(plain, ["x"]) is not None
+
+
+def test_readers_of_text_that_hide_are_refused(tmp_path: Path, monkeypatch) -> None:
+    """Unions of unions, data sets inside of polars, and relations of DuckDB."""
+    (tmp_path / "a.csv").write_text("x,csv\n1,2\n")
+    text = pa.dataset.dataset(tmp_path / "a.csv", format="csv")
+    for X in (text, pa.dataset.dataset([text]), pa.dataset.dataset([pa.dataset.dataset([text])])):
+        with pytest.raises(InvalidDataError, match="data set of text files"):
+            open_tables(X, ["x"])
+    with pytest.raises(InvalidDataError, match="give an Arrow data set itself"):
+        open_tables(pl.scan_pyarrow_dataset(text), ["x"])
+
+    class Relation(Stream):
+        plan = ""
+
+        def explain(self) -> str:
+            return self.plan
+
+    monkeypatch.setitem(sys.modules, "duckdb", SimpleNamespace(DuckDBPyRelation=Relation))
+    relation = Relation(pa.table({"x": [1.0], "csv": [2.0]}))
+    for relation.plan in (
+        "│ Function: READ_CSV │",
+        "│  Function:  │\n│  READ_CSV_AUTO  │",
+        "READ_JSON",
+        "READ_NDJSON_OBJECTS",
+    ):
+        with pytest.raises(InvalidDataError, match="text files through DuckDB"):
+            open_tables(relation, ["x"])
+    assert relation.reads == 0
+    relation.plan = "│ Function: READ_PARQUET │\n│ Projections: x, csv, json, read │"
+    assert open_tables(relation, ["x", "csv"]) is not None
+
+
+def test_no_stream_is_left_open_while_another_is_read() -> None:
+    """A connection to DuckDB has one result at a time."""
+
+    class Batches(list):
+        """Batches that a weak reference may point to."""
+
+    class OneAtATime:
+        def __init__(self) -> None:
+            self.last: Any = lambda: None
+
+        def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+            assert self.last() is None
+            batches = Batches(table().to_batches())
+            self.last = weakref.ref(batches)
+            return pa.RecordBatchReader.from_batches(table().schema, (b for b in batches)).__arrow_c_stream__()
+
+    found = open_tables(OneAtATime(), ["age"])
+    assert found is not None
+    for _ in range(2):
+        assert sum(part.num_rows for part in found.portions(3)) == N
 
 
 def test_dask_frames_that_guess_types_are_refused(tmp_path: Path) -> None:

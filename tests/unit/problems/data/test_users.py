@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -88,6 +89,22 @@ def test_missing_labels_are_one_user(labels: np.ndarray) -> None:
 def test_zeros_of_either_sign_are_one_user(kind: Any) -> None:
     groups = UserGroups.of(user_labels(kind([0.0, -0.0, 1.0])))
     assert sorted(groups.sizes) == [1, 2]
+
+
+ODD = ["NaN", "sNaN", "Infinity", "-Infinity", "1e999999", "1e999999999999999999", "1e-999999999999999999", "-0"]
+
+
+@pytest.mark.parametrize("kind", [list, lambda x: np.array(x, object), lambda x: pd.Series(x, dtype=object)])
+def test_equal_numbers_of_any_type_are_one_user(kind: Any) -> None:
+    """Databases return decimals: 5, 5.0 and 5.00 were three users. Odd numbers end at once, and raise nothing."""
+    fives = [Decimal("5"), Decimal("5.0"), Decimal("50E-1"), Decimal("0.5E1"), Fraction(5), 5, 5.0, np.float32(5)]
+    halves = [Decimal("1.5"), Decimal("1.50"), 1.5]
+    large = [Decimal("1e30"), Decimal(10**30), 10**30, Decimal("1e30") + Decimal("0E-1")]
+    labels = [*fives, *halves, *large, Fraction(1, 3), 5 + 1j, np.complex128(2)]
+    assert sorted(UserGroups.of(user_labels(kind(labels))).sizes) == [1, 1, 1, 3, 4, 8]
+    odd = UserGroups.of(user_labels(kind([*map(Decimal, ODD), None])))
+    assert sorted(odd.sizes)[-1] >= 3  # neither kind of NaN is a label
+    assert [len(UserGroups.of(user_labels(kind([None, Decimal(text)]))).sizes) for text in ODD[:2]] == [1, 1]
 
 
 def test_missing_durations_in_lists_are_one_user() -> None:

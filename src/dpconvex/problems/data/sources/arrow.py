@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import field, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import narwhals as nw
 import numpy as np
@@ -20,13 +20,6 @@ from dpconvex.problems.data import _threads
 from dpconvex.problems.data.sources.rows import TableSource, chosen_columns, inside
 
 MEMORY: ContextVar[int] = ContextVar("MEMORY", default=2**28)  #: Default for the bytes that portions may take.
-
-
-@runtime_checkable
-class ArrowStream(Protocol):
-    """An object that can be read repeatedly as Arrow batches."""
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
 class OrderedStream:
@@ -85,9 +78,9 @@ def check_origin(readers: str, files: str, columns: Sequence[str], of: str) -> N
 
     The library guesses types from cells, or fails at one of them. `readers` and `files` are what it tells of its plan.
     """
-    remedy = "Open it with dpconvex.data.open_files"
-    if re.search(r"\b(Csv|NDJson|read[-_](csv|json))\b", readers):
-        what = f"X reads text files through {of}, which guesses types from cells and fails at one malformed line"
+    remedy = "Open it with dpconvex.data.open_files, or give an Arrow data set itself"
+    if re.search(r"\b(Csv|NDJson|PYTHON|(?i:read(arrow|pandas)?[-_]?(csv|(nd)?json)(_auto|_objects)*))\b", readers):
+        what = f"X may read text files through {of}, which guesses types from cells and fails at one malformed line"
         raise InvalidDataError(f"{what}. {remedy}")
     if named := next((name for name in columns if f"/{name}=" in files), None):
         what = f"column {named!r} of X is made of names of folders, and {of} guesses its type from all of them"
@@ -106,8 +99,8 @@ def open_tables(X: Any, columns: Sequence[str] | None) -> Tables | None:
     _validate.installed("pyarrow")
     from pyarrow import dataset
 
-    lazy = bool(nw.dependencies.is_polars_lazyframe(X))
-    if (not lazy and not isinstance(X, ArrowStream | dataset.Dataset)) or isinstance(X, pa.RecordBatch):
+    lazy, arrow = bool(nw.dependencies.is_polars_lazyframe(X)), isinstance(X, dataset.Dataset)
+    if not (lazy or arrow or hasattr(X, "__arrow_c_stream__")) or isinstance(X, pa.RecordBatch):
         return None
     try:
         found = nw.from_native(X, eager_only=True, allow_series=True, pass_through=True)
@@ -117,30 +110,32 @@ def open_tables(X: Any, columns: Sequence[str] | None) -> Tables | None:
         return None
     if isinstance(X, pa.RecordBatchReader):
         raise InvalidDataError("X is a stream that can be read once. Give what it was made of: files, or a relation")
-    parts = X.children if isinstance(X, dataset.UnionDataset) else [X]
-    if any(isinstance(p, dataset.FileSystemDataset) and p.format.default_extname in ("csv", "json") for p in parts):
-        what = "X is a data set of text files: Arrow guesses types from cells, and one malformed line makes it fail"
-        raise InvalidDataError(f"{what}. Open it with dpconvex.data.open_files")
     with quiet_reading():
-        head = X.head(0).collect().to_arrow() if lazy else X if isinstance(X, dataset.Dataset) else None
-        header = pa.RecordBatchReader.from_stream(X).schema if head is None else head.schema
-        chosen = chosen_columns(columns, header.names)
+        explained = X.explain(optimized=False) if lazy else ""
+        if ".strict_cast(" in explained:  # before anything is computed
+            what = "X casts strictly (so do fill_null and when/then with another type), and fails at one odd cell"
+            raise InvalidDataError(f"{what}. Write cast(..., strict=False) there, or leave it to the schema")
+        if nw.dependencies.is_duckdb_relation(X):
+            check_origin(" ".join(re.findall(r"\bREAD_\w+", X.explain())), "", (), "DuckDB")
+        form = (X.head(0).collect().to_arrow() if lazy else X if arrow else pa.RecordBatchReader.from_stream(X)).schema
+        chosen = chosen_columns(columns, form.names)
         if lazy:
-            explained = X.explain(optimized=False)
             scans = re.findall(r"(\w+) SCAN \[([^\]]*)", explained)
             readers, files = (" ".join(each[k] for each in scans) for k in (0, 1))
             keys = [key for key in re.findall(r"/([^/=]+)=", files) if f'col("{key}")' in explained]  # maybe renamed
             check_origin(readers, files, [*chosen, *keys], "polars")
-        counted = dataset.Dataset.count_rows if isinstance(X, dataset.Dataset) else _count
-        if isinstance(X, dataset.Dataset):
+            n = int(nw.from_native(X).select(nw.len()).collect().item())
+        elif arrow:
             same_types(X, chosen)
-        n = counted(X) if not lazy else int(nw.from_native(X).select(nw.len()).collect().item())
+            n = X.count_rows()
+        else:
+            n = sum(batch.num_rows for batch in pa.RecordBatchReader.from_stream(X))
 
     def read(rows: int) -> "Iterator[pa.RecordBatch]":
         if lazy:
             for frame in X.select(chosen).collect_batches(chunk_size=rows, maintain_order=True):
                 yield from frame.to_arrow().to_batches()
-        elif isinstance(X, dataset.Dataset):
+        elif arrow:
             # Memory: Arrow would read ahead, and keep what it has read of a file until the file's end; and its threads
             # read more and more of it while ours encode.
             ahead = {"batch_readahead": 2, "fragment_readahead": 1}
@@ -151,8 +146,4 @@ def open_tables(X: Any, columns: Sequence[str] | None) -> Tables | None:
         else:
             yield from (batch.select(chosen) for batch in pa.RecordBatchReader.from_stream(X))
 
-    return Tables(n, header.empty_table().select(chosen), read, ordered=isinstance(X, dataset.Dataset | OrderedStream))
-
-
-def _count(X: ArrowStream) -> int:
-    return sum(batch.num_rows for batch in pa.RecordBatchReader.from_stream(X))
+    return Tables(n, form.empty_table().select(chosen), read, ordered=arrow or isinstance(X, OrderedStream))

@@ -10,7 +10,7 @@ import re
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, TypeVar, final
@@ -18,13 +18,14 @@ from typing import Any, TypeVar, final
 import narwhals as nw
 import numpy as np
 
-from dpconvex._arrow import takeable
+from dpconvex._arrow import pa, pc, takeable
 from dpconvex._types import Array, set_fields
 from dpconvex.errors import InvalidDataError
 from dpconvex.problems.data.sources.arrow import check_origin, open_tables, quiet_reading
 from dpconvex.problems.data.sources.rows import Encode, Held, InOrder, TableSource, Task, chosen_columns, inside
 
 T = TypeVar("T")
+is_dask = nw.dependencies.is_dask_dataframe
 NUMBER = r"^(u?int\d+|.*float|double|bool)$"  #: Types of Arrow whose cells are read alike.
 RETRIES = 3  #: Most times that a task is sent again.
 
@@ -106,11 +107,11 @@ class DaskPartitions(Partitions):
         import dask  # pyright: ignore
 
         kind = lambda of: "number" if of.kind in "iufb" else str(of)  # noqa: E731
-        kinds = self._frame._meta.dtypes.map(kind)
+        meta, kinds = self._frame._meta, self._frame._meta.dtypes.map(kind)
 
         def of(part: Any, *given: Any) -> T:  # one cell may change a part's types, whatever was declared
             others = part.columns[part.dtypes.map(kind) != kinds]
-            return function(part.astype(dict.fromkeys(others, object)) if len(others) else part, *given)
+            return function(_alone(part, others, lambda name: pa.array(meta[name]).type), *given)
 
         parts, call = self._frame.to_delayed(), dask.delayed(of, pure=False)  # pyright: ignore
         calls = [call(*given) for given in zip(parts, *arguments, strict=True)]
@@ -140,6 +141,8 @@ class RayPartitions(Partitions):
         import ray  # pyright: ignore
 
         with quiet_reading():
+            steps = data._logical_plan.dag.post_order_iter() if hasattr(data, "_logical_plan") else ()
+            check_origin(" ".join([data.stats(), *(each.name for each in steps)]), "", (), "Ray")
             chosen = chosen_columns(columns, list(data.schema().names))
             self._blocks = data.select_columns(chosen).to_arrow_refs()
         none: Any = ray.get(_remote(lambda block: block.slice(0, 0)).remote(self._blocks[0]))
@@ -154,15 +157,35 @@ class RayPartitions(Partitions):
 
 
 def _cell_by_cell(block: Any, kinds: Any) -> Any:
-    """Return a block of Ray's; columns of other types than these are objects: one cell may change a block's types."""
+    """Return a block of Ray's, columns of other types than these `_alone`: one cell may change a block's types."""
     from pandas import ArrowDtype, Series
 
     own, declared = ({(x.name, re.sub(NUMBER, "number", str(x.type))) for x in of} for of in (block.schema, kinds))
     others = [name for name, kind in own if (name, kind) not in declared or "arrow_pickled" in kind]
-    found = block.to_pandas(types_mapper=ArrowDtype, ignore_metadata=True) if others else block
-    for name in others:
-        found[name] = Series(block[name].to_pylist(), dtype=object)
-    return found
+    odd = {name: Series(block[name].to_pylist(), dtype=object) for name, kind in own if "arrow_pickled" in kind}
+    table = block.to_pandas(types_mapper=ArrowDtype, ignore_metadata=True).assign(**odd) if others else block
+    return _alone(table, others, lambda name: kinds.field(name).type)
+
+
+def _alone(table: Any, names: Sequence[str], kind: Callable[[str], Any]) -> Any:
+    """Return a pandas table with named columns as objects, or as dates of an Arrow type: cells are read one by one."""
+    from pandas import ArrowDtype
+
+    def date(cell: Any, of: Any) -> Any:
+        with suppress(Exception):  # any cell is legal
+            cell = cell if isinstance(cell, pa.Scalar) else pa.scalar(getattr(cell, "asm8", cell))  # all nanoseconds
+            number = pa.types.is_integer(cell.type)
+            return None if number else cell.cast(options=pc.CastOptions(of, allow_time_truncate=True))
+
+    table = table.copy(deep=False) if len(names) else table
+    for name in names:
+        cells, of = table[name], kind(name)
+        if pa.types.is_temporal(of):
+            read = [date(cell, of) for cell in (cells if cells.dtype == object else pa.array(cells))]
+            table[name] = type(cells)(pa.array(read, of), cells.index, ArrowDtype(of))
+        else:
+            table[name] = cells.astype(object)
+    return table
 
 
 def _remote(function: Callable[..., Any]) -> Any:
@@ -204,16 +227,9 @@ def opened(path: str, engine: str, address: str | None, columns: Sequence[str]) 
         raise InvalidDataError(f"{what}. Check --address and the files") from None
 
 
-def is_dask(table: object) -> bool:
-    """Return whether `table` is a Dask frame, without importing Dask."""
-    dask = sys.modules.get("dask.dataframe")
-    return dask is not None and isinstance(table, dask.DataFrame)
-
-
 def is_ray(table: object) -> bool:
     """Return whether `table` is a Ray data set, without importing Ray."""
-    ray = sys.modules.get("ray.data")
-    return ray is not None and isinstance(table, ray.Dataset)
+    return isinstance(table, getattr(sys.modules.get("ray.data"), "Dataset", ()))
 
 
 def open_source(table: object, columns: Sequence[str] | None) -> TableSource | None:
