@@ -3,7 +3,8 @@
 Features are held as row blocks of about 1 MB, each a view of the caller's array wherever that is possible:
 
 - a single ``l1`` or ``l2`` block (a norm ball): the caller's rows and one shrinking factor a row;
-- any other domain: the caller's rows where they already lie in the domain, else a clipped copy of that row block.
+- any other domain: the caller's rows where they already lie in the domain, else a clipped copy of that row block;
+- sparse rows (CSR), which stay so while few entries are not 0: a copy of that row block; sums have the same bits.
 
 Nothing here raises or warns because of what the data hold.
 """
