@@ -180,16 +180,16 @@ MUTANTS = (
     Mutant(
         "sparse rows may have several levels of a category",
         "problems/data/domain.py",
-        "return (np.bincount(row, wrong, X.shape[0]) == 0) & (ones == 1).all(1)",
-        "return np.bincount(row, wrong, X.shape[0]) == 0",
+        "(np.bincount(row, of_category & (X.data != 1), X.shape[0]) == 0) & (ones == 1).all(1)",
+        "np.bincount(row, of_category & (X.data != 1), X.shape[0]) == 0",
         "",
         ("tests/unit/problems/data/test_domain.py", "-k", "sparse"),
     ),
     Mutant(
         "sparse rows whose cells are stored twice",
         "problems/data/domain.py",
-        "if self._looks is None or X.dtype != np.float64 or not X.has_canonical_format:",
-        "if self._looks is None or X.dtype != np.float64:",
+        "X.sum_duplicates()",
+        "",
         "",
         ("tests/unit/problems/data/test_domain.py", "-k", "twice"),
     ),
@@ -2498,8 +2498,8 @@ MUTANTS = (
     Mutant(
         "look at columns: their means are taken off without noise",
         "algorithms/erm/two_stage/ranges.py",
-        "ranges.keep(inside, self.looked, [ranges.kept(SCALED, *each) for each in self.cells])",
-        "ranges.keep(inside, self.looked, [ranges.kept(SCALED, *each) for each in self.cells]); "
+        "ranges.keep(inside, range(count, len(columns)), [ranges.kept(SCALED, *each) for each in self.cells])",
+        "ranges.keep(inside, range(count, len(columns)), [ranges.kept(SCALED, *each) for each in self.cells]); "
         "inside -= inside.mean(0)",
         "",
         (f"{COLUMN_RANGES}::test_fits_see_what_predictions_see",),

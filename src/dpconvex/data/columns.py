@@ -422,8 +422,7 @@ class CategoricalColumn(AbstractColumn):
             return super().entries(cells, missing)
         known, others = np.flatnonzero(cells >= 0), np.flatnonzero(cells < 0)
         rows, columns, values = super().entries(cells[others], missing)  # few
-        every = [known, others[rows]], [cells[known], columns], [np.ones(len(known)), values]
-        return np.concatenate(every[0]), np.concatenate(every[1]), np.concatenate(every[2])
+        return np.append(known, others[rows]), np.append(cells[known], columns), np.append(np.ones(len(known)), values)
 
     def cells(self, bins: NumberBins) -> CellColumn:
         return CategoryCells(self.name, self.categories, OTHER if self.other else "")

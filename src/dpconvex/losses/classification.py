@@ -307,9 +307,7 @@ class SoftmaxLoss(base.SmoothLoss):
 
     @property
     def frobenius_self_concordance(self) -> float | None:
-        if self.cap < 1:
-            return None
-        return 2.0 if self.n_classes == 2 else 4.0
+        return None if self.cap < 1 else 2.0 if self.n_classes == 2 else 4.0
 
     @cached_property
     def value_at_zero(self) -> float:

@@ -103,8 +103,7 @@ class ExponentialMechanism(Mechanism[int]):
         if value.ndim != 1 or not len(value):
             raise InvalidParameterError("value.shape", value.shape, "must be (candidates,), at least one")
         scores = np.nan_to_num(value, nan=0.0) * self.factor
-        weights = soft_weights(self.inner.on_grid(scores))
-        return int(exact.draw(weights, 1, source.generator())[0])
+        return int(exact.draw(soft_weights(self.inner.on_grid(scores)), 1, source.generator())[0])
 
 
 @final_dataclass

@@ -161,8 +161,7 @@ def draw_levels(U: float, M: int, coins: int) -> IntArray:
     weights = 0.5 ** np.arange(M + 1)
     drawn = generator.choice(M + 1, size=max(2, math.ceil(U)) + 1, p=weights / weights.sum())
     before = np.cumsum(2**drawn) - 2**drawn
-    taken = int(np.count_nonzero(before <= U - 2**M))
-    return drawn[: max(2, taken)].astype(np.int64)
+    return drawn[: max(2, int(np.count_nonzero(before <= U - 2**M)))].astype(np.int64)
 
 
 def draws_after(levels: IntArray) -> IntArray:

@@ -159,8 +159,7 @@ class BoostedPlan(SaddlePlan):
         m = self.quarter
         rows = slice(3 * m, 4 * m)
         above = max(self.problem.value_sum(records, rows, xs[0], y) for y in ys)
-        below = min(self.problem.value_sum(records, rows, x, ys[0]) for x in xs)
-        return (above - below) / m
+        return (above - min(self.problem.value_sum(records, rows, x, ys[0]) for x in xs)) / m
 
 
 @recorded("boosted_mirror_descent")

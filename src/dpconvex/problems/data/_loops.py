@@ -89,17 +89,15 @@ def add_products(rows: Floats, slopes: Floats, step: float, fine: float, high: F
 
 
 @njit(cache=True, nogil=True)
-def add_sparse_products(
-    values: Floats, columns: Array, starts: Array, slopes: Floats, step: float, fine: float, high: Floats, low: Floats
-) -> None:
-    """Do `add_products` for rows of which entries that are not 0 are given (CSR)."""
-    for i in range(len(starts) - 1):
-        for k in range(slopes.shape[1]):
-            for e in range(starts[i], starts[i + 1]):
-                p = slopes[i, k] * values[e]
+def add_thin(x: Floats, at: Array, ends: Array, s: Floats, step: float, fine: float, high: Floats, low: Floats) -> None:
+    """Do `add_products` with slopes s for rows of which entries x that are not 0 are given (CSR)."""
+    for i in range(len(ends) - 1):
+        for k in range(s.shape[1]):
+            for e in range(ends[i], ends[i + 1]):
+                p = s[i, k] * x[e]
                 q = (p + step) - step
-                high[k, columns[e]] += q
-                low[k, columns[e]] += ((p - q) + fine) - fine
+                high[k, at[e]] += q
+                low[k, at[e]] += ((p - q) + fine) - fine
 
 
 @njit(cache=True, nogil=True)

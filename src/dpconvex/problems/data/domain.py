@@ -9,10 +9,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import pairwise
 from typing import Any, Literal, get_args
 
 import numpy as np
-import scipy.sparse
+from scipy.sparse import coo_array, csr_array, issparse, vstack
 
 from dpconvex import _validate
 from dpconvex._types import Array, BoolArray, Floats, IntArray, set_fields
@@ -211,7 +212,7 @@ class DataDomain:
         """
         self.check_columns(X)
         with np.errstate(over="ignore"):  # long doubles beyond float64 become infinities
-            out = np.array(X.toarray() if scipy.sparse.issparse(X) else X, dtype=np.float64, order="C")
+            out = np.array(X.toarray() if issparse(X) else X, dtype=np.float64, order="C")
         self.clip_in_place(out)
         return out
 
@@ -252,17 +253,34 @@ class DataDomain:
             return False  # also of sparse and masked matrices
         return bool(_loops.inside(X, *self._looks))
 
-    def holds_rows(self, X: Any) -> BoolArray | None:
-        """Return which rows of a sparse matrix (CSR) `holds` would find in the domain, (m,); None if it never would."""
-        if self._looks is None or X.dtype != np.float64 or not X.has_canonical_format:
-            return None
-        (limits, ends), row = self._looks, np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+    def clip_sparse(self, X: Any) -> Any:
+        """Do `clip` on a sparse matrix (CSR), which stays sparse but for rows without a single level of a category."""
+        with np.errstate(over="ignore"):  # a copy, whose format is looked at anew
+            X = csr_array((X.data.astype(np.float64), X.indices.copy(), X.indptr.copy()), X.shape)
+        X.sum_duplicates()
+        (ends, others, rest), row = self._apart, np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
         block = np.searchsorted(ends[:, 0], X.indices, side="right") - 1
-        of_simplex = (block >= 0) & (X.indices < np.append(ends[:, 1], 0)[block])
-        wrong = ~(np.abs(X.data) <= limits[X.indices]) | (of_simplex & (X.data != 1))
-        place = (row * len(ends) + block)[of_simplex]
+        of_category = (block >= 0) & (X.indices < np.append(ends[:, 1], 0)[block])
+        place = (row * len(ends) + block)[of_category]
         ones = np.bincount(place, minlength=X.shape[0] * len(ends)).reshape(X.shape[0], len(ends))
-        return (np.bincount(row, wrong, X.shape[0]) == 0) & (ones == 1).all(1)
+        fine = (np.bincount(row, of_category & (X.data != 1), X.shape[0]) == 0) & (ones == 1).all(1)
+        dense = self.clip(X[np.flatnonzero(~fine)])
+        if rest is not None:
+            values = X[:, others].toarray()
+            inside = rest.clipped(values)
+            X = X if np.array_equal(values, inside) else replaced(X, others, inside)
+        if len(dense) == 0:
+            return X
+        order = np.argsort(~fine, kind="stable")
+        return vstack([X[np.flatnonzero(fine)], csr_array(dense)], format="csr")[np.argsort(order)]
+
+    @cached_property
+    def _apart(self) -> tuple[Array, Array, "DataDomain | None"]:
+        """First and last columns of simplices (k, 2), positions of the other columns, and the domain of these."""
+        ends, rest = np.cumsum([0, *(b.size for b in self.blocks)]), tuple(b for b in self.blocks if not b.categorical)
+        simplices = [pair for pair, b in zip(pairwise(ends.tolist()), self.blocks, strict=True) if b.categorical]
+        others = np.setdiff1d(np.arange(self.n_features), self.columns_in("simplex"))
+        return np.array(simplices), others, DataDomain(rest) if rest else None
 
     @cached_property
     def _looks(self) -> tuple[Floats, Array] | None:
@@ -288,6 +306,20 @@ class DataDomain:
         return tuple(runs)
 
 
+def replaced(X: Any, columns: Array, values: Floats) -> Any:
+    """Return a copy of an array or sparse matrix (CSR) with other values (m, k) in k columns."""
+    if not issparse(X):
+        out = np.array(X, dtype=np.float64)
+        out[:, columns] = values
+        return out
+    row, stays = np.arange(X.shape[0]), ~np.isin(X.indices, columns)
+    at = np.append(np.repeat(row, np.diff(X.indptr))[stays], np.repeat(row, len(columns)))
+    to, data = np.append(X.indices[stays], np.tile(columns, len(row))), np.append(X.data[stays], values)
+    found = coo_array((data, (at, to)), X.shape).tocsr()
+    found.eliminate_zeros()
+    return found
+
+
 @cache
 def _vertices(size: int, count: int) -> tuple[Floats, Array]:
     """Return the limits of columns and ends of simplices (`_loops.inside`) of `count` simplices of `size` columns."""
@@ -296,9 +328,7 @@ def _vertices(size: int, count: int) -> tuple[Floats, Array]:
 
 def likely_values(lower: float, upper: float) -> BlockValues:
     """Guess the values in a range: differences or scores if it is symmetric about 0, yes or no if it is [0, 1]."""
-    if lower == -upper:
-        return "centered"
-    return "binary" if (lower, upper) == (0, 1) else "any"
+    return "centered" if lower == -upper else "binary" if (lower, upper) == (0, 1) else "any"
 
 
 def is_centered(domain: DataDomain, block: Block) -> bool:

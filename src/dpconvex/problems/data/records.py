@@ -346,18 +346,6 @@ def as_array(features: Any) -> Array:
     return features.toarray() if scipy.sparse.issparse(features) else features
 
 
-def replaced(X: Any, columns: Array, values: Floats) -> Any:
-    """Return a copy of an array or sparse matrix (CSR) with other values (m, k) in k columns."""
-    if not scipy.sparse.issparse(X):
-        out = np.array(X, dtype=np.float64)
-        out[:, columns] = values
-        return out
-    row, stays = np.arange(X.shape[0]), ~np.isin(X.indices, columns)
-    at = [np.repeat(row, np.diff(X.indptr))[stays], np.repeat(row, len(columns))]
-    to, data = [X.indices[stays], np.tile(columns, len(row))], np.append(X.data[stays], values)
-    return scipy.sparse.coo_array((data, (np.concatenate(at), np.concatenate(to))), X.shape).tocsr()
-
-
 def clipped_blocks(X: Any, domain: DataDomain, first: int = 0) -> list[RowBlock]:
     """Return the rows of X clipped into a domain, as blocks; the first row has the index `first`."""
     step, n = _block_rows(domain.n_features), X.shape[0]
@@ -372,14 +360,10 @@ def clipped_blocks(X: Any, domain: DataDomain, first: int = 0) -> list[RowBlock]
 
 def _clipped_block(part: Any, domain: DataDomain) -> RowBlock:
     if scipy.sparse.issparse(part):  # cells that are not stored are 0, also for clipping
-        if (fine := domain.holds_rows(part)) is None:
-            block = _clipped_block(part.toarray(), domain)
-            return replace(block, features=scipy.sparse.csr_array(block.features))
-        others, order = np.flatnonzero(~fine), np.argsort(~fine, kind="stable")
-        if len(others):
-            clipped = scipy.sparse.csr_array(domain.clip(part[others]))
-            part = scipy.sparse.vstack([part[fine], clipped], format="csr")[np.argsort(order)]
-        return RowBlock(slice(0, part.shape[0]), part, None, domain.intercept)
+        if len(domain.columns_in("simplex")):
+            return RowBlock(slice(0, part.shape[0]), domain.clip_sparse(part), None, domain.intercept)
+        block = _clipped_block(part.toarray(), domain)
+        return replace(block, features=scipy.sparse.csr_array(block.features))
     rows = slice(0, len(part))
     block = domain.blocks[0]
     long_alone = block.norm in ("l1", "l2") and block.largest is None

@@ -57,7 +57,7 @@ def vector_parts(rows: Any, factors: Floats, size: float) -> Array:
     slopes = np.ascontiguousarray(factors.reshape(len(factors), math.prod(factors.shape[1:])))
     high, low = np.zeros((2, slopes.shape[1], rows.shape[1]))
     if issparse(rows):
-        _loops.add_sparse_products(rows.data, rows.indices, rows.indptr, slopes, *steps(size), high, low)
+        _loops.add_thin(rows.data, rows.indices, rows.indptr, slopes, *steps(size), high, low)
     else:
         _loops.add_products(rows, slopes, *steps(size), high, low)
     parts = np.empty((3, *high.shape))

@@ -331,8 +331,7 @@ class _Reader:
         high, low = self.sums(users)
         if self._weights is not None:
             return high + low
-        starts = self._groups.starts[users.start : users.stop + 1]
-        return (high + low) / np.diff(starts)[:, None]
+        return (high + low) / np.diff(self._groups.starts[users.start : users.stop + 1])[:, None]
 
     def sums(self, users: slice) -> tuple[Floats, Floats]:
         """Return the two parts of the sums of users' gradients."""

@@ -308,8 +308,7 @@ class InformedPlan(algorithms.StatedPlan):
     def _bins(self, G: Floats, least: Floats) -> Floats:
         """Return the bins of the users' gradient lengths as unit vectors, (m, bins)."""
         lengths = np.linalg.norm(_finite(self.look.moved(G) / self.look.scales), axis=1)
-        lengths = np.maximum(lengths, least)
-        return np.eye(TUNING.bins)[np.searchsorted(self.look.edges, lengths)]
+        return np.eye(TUNING.bins)[np.searchsorted(self.look.edges, np.maximum(lengths, least))]
 
     def _slope(self, G: Floats, over: Floats, less: float = 0.0) -> Floats:
         """Return the slopes of users' losses along `over`, minus `less`, clipped to [-1, 1], (m, 1)."""

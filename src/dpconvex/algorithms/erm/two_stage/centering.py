@@ -28,6 +28,7 @@ from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.sparse import issparse
 
 from dpconvex import _rounding, algorithms
 from dpconvex._types import REQUIRED, Array, Floats, IntArray, final_dataclass
@@ -37,8 +38,9 @@ from dpconvex.geometry import GroupedNorm
 from dpconvex.mechanisms import NormNoiseMechanism, ReportNoisyMax
 from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
+from dpconvex.problems.data.domain import replaced
 from dpconvex.problems.data.records import lengths_of
-from dpconvex.problems.data.sources.rows import mapped, totals
+from dpconvex.problems.data.sources.rows import mapped, same, totals
 from dpconvex.problems.linear.expected_risk import ORDINARY, reach_share, squared_reach
 from dpconvex.randomness import BitSource
 
@@ -111,6 +113,10 @@ class MovedPlan(TwoStagePlan):
 
     def _moved(self, X: Array, origin: Floats, unit: Floats | float = 1.0) -> Floats:
         """Return the clipped records, numeric columns first, from their `origin` (p,), in these units."""
+        if issparse(X) and len(self.problem.domain.columns_in("simplex")):
+            inside = self.problem.domain.clip_sparse(X)
+            values = (inside[:, self.numeric].toarray() - origin) / unit
+            return replaced(inside, self.numeric, values)[:, self.order]
         p, moved = len(self.numeric), np.empty((X.shape[0], len(self.order)))
         runs = np.split(self.order[p:], np.flatnonzero(np.diff(self.order[p:]) > 1) + 1)  # slices are copied fast
         ends, clip = p + np.cumsum([0, *map(len, runs)]), self.problem.domain.clipped
@@ -224,8 +230,8 @@ class CenteredPlan(MovedPlan):
         scores = -np.abs(kept - TUNING.rank * self.problem.n)
         length = float(self.lengths[self.second.release(scores, LENGTH, source, ledger)])  # line 3: the length
         plan = self.informed(center, length)
-        change = moved if plan.moved else self.problem.domain.clip
-        result = plan.then.run(*mapped(X, y, change), source, groups)  # line 4: the method, which clips again
+        change = moved if plan.moved else same
+        result = plan.then.run(*mapped(X, y, change, thin=True), source, groups)  # line 4: it clips again
         return plan.restored(result, plan._moved_back(result.point), source)
 
     def _units(self, X: Array, groups: UserGroups | None) -> Array:

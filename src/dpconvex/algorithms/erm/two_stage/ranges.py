@@ -46,7 +46,8 @@ from dpconvex.mechanisms import JointHistogram, ReportNoisyMax
 from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Release, Sensitivity
 from dpconvex.problems import LinearModelProblem, NumberRange, UserGroups
 from dpconvex.problems.data import ranges
-from dpconvex.problems.data.records import as_array, replaced
+from dpconvex.problems.data.domain import replaced
+from dpconvex.problems.data.records import as_array
 from dpconvex.problems.data.sources.rows import EncodedRows, mapped, same, totals
 from dpconvex.problems.data.users import histogram
 from dpconvex.randomness import BitSource
@@ -307,8 +308,7 @@ class RangedPlan(TwoStagePlan):
         inside, count = np.array(as_array(X[:, columns]), dtype=np.float64, order="C"), len(self.columns)
         for k, one in zip(range(count), self.found, strict=False):
             inside[:, k] = one.encode(inside[:, k])
-        looked = range(count, len(columns))
-        ranges.keep(inside, looked, [ranges.kept(SCALED, *each) for each in self.cells])
+        ranges.keep(inside, range(count, len(columns)), [ranges.kept(SCALED, *each) for each in self.cells])
         return replaced(X, columns, inside)
 
 

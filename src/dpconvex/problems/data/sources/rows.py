@@ -47,8 +47,7 @@ Held = Callable[[int, int], Any]
 """Returns what a task needs to know about rows ``first, ..., stop - 1``: called by the driver, with public numbers."""
 
 T = TypeVar("T")
-Encode = Callable[[Any], tuple[Any, Any]]  #: Encodes a portion of a table, each row by itself.
-Changed = Callable[[Any], Any]  #: Returns the features (m, k) of rows (m, n_features), each a function of its row.
+Encode = Callable[[Any], Any]  #: Encodes a portion of a table, or its features or targets, each row by itself.
 Task = Callable[[Portion, int, Any], T]  #: Gets a portion, the index of its first row, and what is held of its rows.
 
 
@@ -249,7 +248,7 @@ class EncodedTables(EncodedRows):
 class MappedRows(EncodedRows):
     """Rows whose features and targets are functions of another source's rows, applied row by row."""
 
-    def __init__(self, rows: EncodedRows, change: Changed, targets: Callable[[Any], Any], thin: bool = False) -> None:
+    def __init__(self, rows: EncodedRows, change: Encode, targets: Encode, thin: bool = False) -> None:
         self.n, self._rows, self._changes, self._thin = rows.n, rows, (change, targets), thin
         self.n_features = change(np.zeros((1, rows.n_features))).shape[1]
 
@@ -269,9 +268,7 @@ def same(values: Any) -> Any:
     return values
 
 
-def mapped(
-    X: Rows, y: Rows, change: Changed, targets: Callable[..., Any] = same, *, thin: bool = False
-) -> tuple[Any, Any]:
+def mapped(X: Rows, y: Rows, change: Encode, targets: Encode = same, *, thin: bool = False) -> tuple[Any, Any]:
     """Return features and targets after functions of single rows: two arrays, or the same `EncodedRows` twice.
 
     `thin`: features may be sparse (CSR), and `change` keeps them so.
