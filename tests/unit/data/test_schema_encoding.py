@@ -374,7 +374,8 @@ def test_sparse_cells_are_those_of_the_matrix() -> None:
     schema = Schema((
         NumericColumn("age", 0, 100, indicator=True), NumericColumn("pay", 0, 1000, "log1p"),
         NumericColumn("score", 0, 9), CategoricalColumn("town", towns), CategoricalColumn("sex", ("f", "m")),
-        CategoricalColumn("one", ("x",)), CategoricalColumn("job", towns[:5], other=True), CategoricalColumn("day", date="weekday"),
+        CategoricalColumn("one", ("x",)), CategoricalColumn("job", towns[:5], other=True),
+        CategoricalColumn("day", date="weekday"),
     ))  # fmt: skip
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({
