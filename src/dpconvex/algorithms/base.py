@@ -259,7 +259,7 @@ def warn_of(plan: Plan, n: int, promise: PrivacyParams | None = None) -> None:
     """Warn of a `hopeless` plan, and of a delta of at least 1/n; `promise` is that of the whole fit, if another."""
     promise = promise or plan.privacy
     if plan.hopeless:
-        of, remedy = promise.epsilon, "Use more records, fewer columns or a larger epsilon"
+        of, remedy = promise.epsilon, "Use more records, fewer columns, a larger epsilon, and no l2 of your own"
         warn(HopelessPlanWarning, f"epsilon={of:g}: a fit by {plan.algorithm} is hopeless: {plan.outlook}. {remedy}")
     if promise.delta * n >= 1:
         what = f"is at least 1 / {n:,} {promise.unit}s: publishing one of them whole would keep such a promise"

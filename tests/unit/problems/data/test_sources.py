@@ -327,7 +327,7 @@ def test_refusals_come_from_public_facts(places, tmp_path) -> None:
 
     stream = places["stream"]
     refused(pa.RecordBatchReader.from_batches(table().schema, []), "read once")
-    refused(Stream(table().drop_columns("town")), "lacks the column 'town'")
+    refused(Stream(table().drop_columns("town")), "lacks the schema's column 'town'")
     refused(Stream(table().slice(0, 0)), "0 sample")
     refused(stream, "needs a schema", schema=None, feature_norm=1.0)
     refused(stream, "single records", InvalidParameterError, PrivateLinearSVC, smoothing=0, delta=0.0)

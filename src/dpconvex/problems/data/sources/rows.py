@@ -126,7 +126,7 @@ def chosen_columns(columns: Sequence[str] | None, header: Sequence[str]) -> list
     """Return the names of columns that are read (None: all), or raise `InvalidDataError` for one that is missing."""
     for name in columns or ():
         if name not in header:
-            raise InvalidDataError(f"X lacks the column {name!r}, which the schema names. Check the header")
+            raise InvalidDataError(f"X lacks the schema's column {name!r}. Check the header; targets are in X, too")
     return list(header if columns is None else columns)
 
 
