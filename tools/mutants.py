@@ -186,6 +186,14 @@ MUTANTS = (
         ("tests/unit/problems/data/test_domain.py", "-k", "sparse"),
     ),
     Mutant(
+        "sparse rows of whole numbers are measured in 64 bits",
+        "problems/data/records.py",
+        "return self if X.dtype == np.float64 else replace(self, features=X.astype(np.float64))",
+        "return self",
+        "",
+        ("tests/unit/problems/data/test_records.py", "-k", "any_type"),
+    ),
+    Mutant(
         "sparse rows whose cells are stored twice",
         "problems/data/domain.py",
         "X.sum_duplicates()",

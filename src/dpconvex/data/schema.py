@@ -19,6 +19,7 @@ from dpconvex.data.targets import AbstractTarget, UnrangedColumn, without_range
 from dpconvex.errors import InvalidParameterError, SchemaError
 from dpconvex.problems import DataDomain, NumberRange
 from dpconvex.problems.data.domain import center
+from dpconvex.problems.data.summation import SPARSE
 
 _TILE, _LEAST_ROWS = 2**17, 256
 """Number of floats encoded at a time, column by column, so that they stay in the cache; least rows of wide tables."""
@@ -288,8 +289,12 @@ class Schema:
         return out
 
     def sparse_cells(self, cells: Sequence[Array], missing: float = 0.0) -> Any:
-        """The same features as a sparse matrix (CSR)."""
+        """The same features as a sparse matrix (CSR); as an array where many cells have no level, and so all levels."""
         starts = np.cumsum([0, *(column.block.size for column in self.columns)])
+        parts = zip((column.block for column in self.columns), cells, strict=True)
+        full = sum(np.count_nonzero(own < 0) * block.size for block, own in parts if block.categorical)
+        if SPARSE * full > len(cells[0]) * starts[-1]:
+            return self.encode_cells(cells, missing)
         found = [column.entries(own, missing) for column, own in zip(self.columns, cells, strict=True)]
         columns = [first + own for first, (_, own, _) in zip(starts, found, strict=False)]
         at = np.concatenate([rows for rows, *_ in found]), np.concatenate(columns)

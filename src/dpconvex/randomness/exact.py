@@ -54,8 +54,7 @@ def checked_step(step: float, sensitivity: float) -> float:
 def to_units(value: Floats, step: float) -> IntArray:
     """Nearest grid points as integers; beyond ``2**62`` steps they saturate, and NaN becomes 0."""
     # After clipping neither value nor quotient overflows, and no distance in an absolute norm has grown.
-    largest = min(LIMIT * step, 1e300 * min(step, 1.0))
-    return np.rint(finite(value, largest) / step).astype(np.int64)
+    return np.rint(finite(value, min(LIMIT * step, 1e300 * min(step, 1.0))) / step).astype(np.int64)
 
 
 def from_units(units: IntArray, step: float) -> Floats:

@@ -380,9 +380,9 @@ def test_sparse_cells_are_those_of_the_matrix() -> None:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({
         "age": rng.normal(50, 30, 200), "pay": rng.exponential(100, 200), "score": rng.integers(-2, 12, 200),
-        "town": rng.choice([*towns, "elsewhere"], 200), "sex": rng.choice(["f", "m", "?"], 200),
+        "town": rng.choice([*towns, *towns, "elsewhere"], 200), "sex": rng.choice(["f", "m", "?"], 200),
         "one": rng.choice(["x", "y"], 200), "job": rng.choice(towns[:8], 200),
-        "day": rng.choice(["2024-01-01", "2024-01-02", "never"], 200),
+        "day": np.where(rng.random(200) < 0.02, "never", "2024-01-02"),
     })  # fmt: skip
     frame.loc[::9, ["age", "pay"]] = np.nan
     cells = schema.compact(frame)
@@ -391,3 +391,7 @@ def test_sparse_cells_are_those_of_the_matrix() -> None:
         assert found.has_canonical_format
         np.testing.assert_array_equal(found.toarray(), schema.encode_cells(cells, missing))
     assert schema.sparse_cells(schema.compact(frame[:0])).shape == (0, schema.domain().n_features)
+    elsewhere = schema.compact(frame.assign(town="elsewhere"))  # each such cell has an entry for each level
+    found = schema.sparse_cells(elsewhere)
+    assert isinstance(found, np.ndarray)
+    np.testing.assert_array_equal(found, schema.encode_cells(elsewhere))

@@ -261,8 +261,7 @@ def _parts(privacy: PrivacyParams, n: int, open: Open, law: str) -> tuple[float,
     if not many:
         return 0.0, least
     one = noisy_tables.table_noise(law, privacy, mu, 1 / many, ranges.CELLS, n)[1] / NOISY  # with all of the budget
-    needed = one**2 if law == "gaussian" else one
-    return min(max(needed, SHARES[0][0]), SHARES[0][1]), least
+    return min(max(one**2 if law == "gaussian" else one, SHARES[0][0]), SHARES[0][1]), least
 
 
 @recorded("found_bins")

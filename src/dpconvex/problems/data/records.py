@@ -126,7 +126,7 @@ class RowBlock:
         """Return the same records with features in float64, rows in one piece, or sparse if few entries are not 0."""
         X = self.features
         if scipy.sparse.issparse(X) and summation.SPARSE * X.nnz < math.prod(X.shape):
-            return self
+            return self if X.dtype == np.float64 else replace(self, features=X.astype(np.float64))
         return replace(self, features=np.require(as_array(X), np.float64, ["C", "A"]))
 
     def squared_norms(self) -> Floats:

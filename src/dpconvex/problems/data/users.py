@@ -113,7 +113,8 @@ class UserGroups:
 
 def _text(cell: object) -> str:
     try:
-        return "" if cell != cell else str.__str__(str(cell))  # a subclass of str may have no hash
+        missing = getattr(cell, "is_nan", bool)()  # of decimals
+        return "" if missing else str.__str__(str(cell))  # a subclass of str may have no hash
     except Exception:  # any cell is legal: a cell without a text counts as missing
         return ""
 

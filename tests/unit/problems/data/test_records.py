@@ -175,3 +175,16 @@ def test_sparse_rows_give_the_bits_of_others(domain, monkeypatch):
 
     for one, other in zip(results(found), results(dense), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.float32, np.int8, np.bool_])
+def test_sparse_rows_of_any_type_are_measured_in_float64(dtype):
+    """The square of 2^32 vanishes in 64 bits: such a record's gradient would not be cut."""
+    values = np.array([2**32, 2**33 - 1, 3, 1, 1], dtype=np.float64) / 7
+    X = scipy.sparse.csr_array((values, (range(5), range(5))), shape=(5, 200)).astype(dtype)
+    X.data[:2] = 1 if np.dtype(dtype).itemsize < 8 else [2**32, 2**33 - 1]
+    domain = DataDomain.l2_ball(200, 1.0)
+    found, dense = (Records.clipped(rows, domain) for rows in (X, X.toarray()))
+    assert found.block(0).features.dtype == np.float64
+    assert scipy.sparse.issparse(found.block(0).features)
+    np.testing.assert_array_equal(found.squared_norms(), dense.squared_norms())

@@ -187,8 +187,7 @@ class ObjectivePerturbationPlan(StatedPlan):
         k = self.problem.loss.n_outputs
         if k > 1:  # adding the same vector to all outputs changes no prediction: along it only the regularizer curves
             each = np.hypot(each * math.sqrt(1 - 1 / k), noise / self.l2 / math.sqrt(k))
-        each = np.hypot(np.repeat(each, size), self.output.deviation)
-        return np.tile(factor.deviations(each), k)
+        return np.tile(factor.deviations(np.hypot(np.repeat(each, size), self.output.deviation)), k)
 
     @property
     def only_sums(self) -> bool:

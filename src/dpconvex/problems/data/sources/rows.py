@@ -427,7 +427,7 @@ class CellRows(EncodedRows):
                 column[rows] = values
 
     def run(self, task: Task[T], held: Held = nothing) -> Iterator[T]:
-        step = max(_LEAST_ROWS, _PORTION // self._width)
+        step = max(_LEAST_ROWS, min(_PORTION // self._width, 4 * _PORTION // self.n_features))  # if rows are dense
         pieces = (range(rows.start, rows.stop) for rows in _slices(self.n, step))
         return run_here(pieces, self._portion, self.n, task, held)
 
