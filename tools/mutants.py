@@ -194,14 +194,6 @@ MUTANTS = (
         ("tests/unit/problems/data/test_records.py", "-k", "any_type"),
     ),
     Mutant(
-        "sparse rows whose cells are stored twice",
-        "problems/data/domain.py",
-        "X.sum_duplicates()",
-        "",
-        "",
-        ("tests/unit/problems/data/test_domain.py", "-k", "twice"),
-    ),
-    Mutant(
         "regularization from the data",
         f"{OUTPUT}/plan.py",
         "self.problem.objective(X, y, self.l2, groups)",
