@@ -39,7 +39,7 @@ from dpconvex.mechanisms import NormNoiseMechanism, ReportNoisyMax
 from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
 from dpconvex.problems.data.domain import replaced
-from dpconvex.problems.data.records import lengths_of
+from dpconvex.problems.data.records import as_array, lengths_of
 from dpconvex.problems.data.sources.rows import mapped, same, totals
 from dpconvex.problems.linear.expected_risk import ORDINARY, reach_share, squared_reach
 from dpconvex.randomness import BitSource
@@ -251,7 +251,7 @@ def total(values: Array, groups: UserGroups | None) -> int:
 
 def row_lengths(moved: Floats, columns: int, *, absolute: bool) -> Floats:
     """Return the l1 norms, or squared l2 norms, of the first columns of rows, whatever portion a row is in."""
-    return lengths_of(np.ascontiguousarray(moved[:, :columns]), absolute=absolute)
+    return lengths_of(np.ascontiguousarray(as_array(moved[:, :columns])), absolute=absolute)
 
 
 def listed(value: Any, levels: Floats) -> bool:

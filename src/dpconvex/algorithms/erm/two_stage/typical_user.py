@@ -107,7 +107,7 @@ class TypicalUserPlan(TwoStagePlan):
 def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) -> tuple[TypicalUserPlan, ...]:
     """Return the plan; refuse, from public facts, if the planner refuses for any number that may be released."""
     if privacy.unit != Unit.USER or not problem.grouped or not privacy.neighboring.fixes_size:
-        remedy = "Protect users with neighbors='replace_one', or declare a number, or leave it out"
+        remedy = "Protect users; with another neighboring relation declare a number, or leave it out"
         raise InvalidParameterError("records_per_user", "private", "is for users and neighbors='replace_one'", remedy)
     least, most = (share * privacy.epsilon for share in SHARES)
     share = min(max(math.sqrt(2 * len(TYPICAL)) / (NOISY * problem.n), least), most)
