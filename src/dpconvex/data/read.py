@@ -3,6 +3,8 @@
 No error quotes or depends on the content of a well-formed file.
 """
 
+from __future__ import annotations
+
 import functools
 import glob
 import operator

@@ -113,8 +113,7 @@ class UserGroups:
 
 def _text(cell: object) -> str:
     try:
-        missing = getattr(cell, "is_nan", bool)()  # of decimals
-        return "" if missing else str.__str__(str(cell))  # a subclass of str may have no hash
+        return "" if getattr(cell, "is_nan", bool)() else str.__str__(str(cell))  # subclasses of str may lack a hash
     except Exception:  # any cell is legal: a cell without a text counts as missing
         return ""
 

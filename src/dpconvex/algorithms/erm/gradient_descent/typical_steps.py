@@ -100,8 +100,7 @@ def _tail(sums: Floats, products: Floats, count: int, averaged: int) -> tuple[Fl
     """Return, for the mean of the last points, the missed share of the minimizer and the variance over eta^2."""
     age = np.arange(1, count + 1)
     weight = (sums[age] - sums[np.maximum(age - averaged, 0)]) / averaged
-    missed = 1 + products * sums[count - averaged + 1 : count + 1].mean(0)
-    return missed, np.square(weight).sum(0)
+    return 1 + products * sums[count - averaged + 1 : count + 1].mean(0), np.square(weight).sum(0)
 
 
 def _averaged(count: int) -> list[int]:
