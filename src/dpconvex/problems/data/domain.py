@@ -277,8 +277,9 @@ class DataDomain:
     @cached_property
     def _apart(self) -> tuple[Array, Array, "DataDomain | None"]:
         """First and last columns of simplices (k, 2), positions of the other columns, and the domain of these."""
-        ends, rest = np.cumsum([0, *(b.size for b in self.blocks)]), tuple(b for b in self.blocks if not b.categorical)
-        simplices = [pair for pair, b in zip(pairwise(ends.tolist()), self.blocks, strict=True) if b.categorical]
+        rest = tuple(block for block in self.blocks if block.norm != "simplex")
+        ends = pairwise(np.cumsum([0, *(block.size for block in self.blocks)]).tolist())
+        simplices = [pair for pair, block in zip(ends, self.blocks, strict=True) if block.norm == "simplex"]
         others = np.setdiff1d(np.arange(self.n_features), self.columns_in("simplex"))
         return np.array(simplices), others, DataDomain(rest) if rest else None
 

@@ -83,7 +83,10 @@ def test_a_look_knows_intervals_and_vertices():
 MIXED = (Block(2, "simplex", 1.0), Block(1, "linf", 0.5), Block(3, "simplex", 1.0), Block(2, "l2", 1.0))
 
 
-@pytest.mark.parametrize("blocks", [MIXED, MIXED[1:2], MIXED[:1], MIXED[::-1]])
+L1 = tuple(Block(size, "l1", 1.0) for size in (1, 2))  # categories, too, but no simplices
+
+
+@pytest.mark.parametrize("blocks", [MIXED, MIXED[1:2], MIXED[:1], MIXED[::-1], L1 + MIXED, MIXED[:1] + L1])
 @given(data=st.data())
 def test_sparse_rows_are_held_and_clipped_as_others_are(blocks, data):
     domain = DataDomain(blocks, intercept=1.0)

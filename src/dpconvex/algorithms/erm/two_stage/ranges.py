@@ -243,8 +243,7 @@ class RangedPlan(TwoStagePlan):
         if self.second is not None or self.closer is not None:
             edges = self._edges(X, y, groups, outer, source, ledger)  # line 2: given the outer ranges
         plan = continued(self, outer=outer, edges=edges, target_cells=target, cells=cells)
-        part = plan._kept if target else same
-        part = plan.found[-1].encode if self.target else part
+        part = plan.found[-1].encode if self.target else plan._kept if target else same
         inside = mapped(X, y, plan._placed, part, thin=self.place is None)  # line 3: record by record
         result = plan.then.run(*inside, source, groups)  # line 4: the method, which clips again
         return plan.through(None).restored(result, result.point, source)  # the map is not needed any more
