@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import dpconvex
 from dpconvex import _validate
 from dpconvex.errors import InvalidParameterError, SchemaError
 
 if TYPE_CHECKING:
-    from dpconvex.data import Schema
     from dpconvex.estimators import PrivateLinearModel
 
 Epsilon = Annotated[float, typer.Option(help="Privacy budget, positive; smaller is more private. Usual: 0.1 to 10.")]
@@ -213,7 +213,7 @@ def describes_model(command: Callable[..., None]) -> Callable[..., None]:
 
 def build(
     epsilon: float, options: dict[str, Any],
-    *, schema: Schema | None, feature_norm: float | None = None, seed: int | None = None,
+    *, schema: dpconvex.Schema | None, feature_norm: float | None = None, seed: int | None = None,
 ) -> PrivateLinearModel:  # fmt: skip
     """Return the unfitted estimator that the options of `MODEL` describe."""
     from dpconvex.estimators import PrivateLinearRegressor
@@ -245,7 +245,7 @@ def build(
     return estimator
 
 
-def model_kind(model: str | None, schema: Schema | None) -> tuple[str, type[PrivateLinearModel]]:
+def model_kind(model: str | None, schema: dpconvex.Schema | None) -> tuple[str, type[PrivateLinearModel]]:
     """Return a model's name, by default that for the schema's target, and its class."""
     from dpconvex.estimators import ADDITIVE_ESTIMATORS, ESTIMATORS, PrivateLinearRegressor
 
@@ -293,11 +293,9 @@ def interval(text: str) -> tuple[float, float]:
         raise InvalidParameterError("constraint", text, "must be LOWER:UPPER, such as 0:2", "") from None
 
 
-def fit_schema(path: Path, target: str | None, user: str | None) -> Schema:
+def fit_schema(path: Path, target: str | None, user: str | None) -> dpconvex.Schema:
     """Read a confirmed schema with a target; `target` and `user`, if given, are other columns than it names."""
-    from dpconvex.data import Schema
-
-    schema = Schema.from_toml(path)
+    schema = dpconvex.Schema.from_toml(path)
     schema.require_confirmed(str(path))
     if schema.target is None:
         raise SchemaError("the schema declares no target. Add [target] with name and classes, or with lower and upper")
@@ -309,7 +307,7 @@ def fit_schema(path: Path, target: str | None, user: str | None) -> Schema:
     return with_user(schema, user)
 
 
-def with_user(schema: Schema, user: str | None) -> Schema:
+def with_user(schema: dpconvex.Schema, user: str | None) -> dpconvex.Schema:
     """Return the schema with another user column, if one is given, that is none of its other columns."""
     if user is None:
         return schema
@@ -320,8 +318,6 @@ def with_user(schema: Schema, user: str | None) -> Schema:
     return replace(schema, user=user)
 
 
-def numbers_only(names: Sequence[str], user: str | None = None) -> Schema:
+def numbers_only(names: Sequence[str], user: str | None = None) -> dpconvex.Schema:
     """Return a schema of numbers, so that no cell decides how a column is read; what is no number becomes null."""
-    from dpconvex.data import NumericColumn, Schema
-
-    return Schema(tuple(NumericColumn(name, -1.0, 1.0) for name in names), user=user)
+    return dpconvex.Schema(tuple(dpconvex.NumericColumn(name, -1.0, 1.0) for name in names), user=user)

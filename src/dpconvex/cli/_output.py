@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, final
+from typing import Any, ParamSpec, TypeVar, final
 
 import typer
 from rich.console import Console
@@ -23,11 +23,10 @@ from rich.containers import Lines
 from rich.table import Table
 from rich.text import Text
 
+import dpconvex
 from dpconvex import _progress, _validate
+from dpconvex._files import write_atomically
 from dpconvex.errors import DpconvexError, DpconvexWarning, InvalidParameterError, RepeatedFitWarning, warn
-
-if TYPE_CHECKING:
-    from dpconvex.privacy import PrivacyCertificate, PrivacyParams
 
 MODEL, CERTIFICATE, REPORT, MEDIAN = "model.skops", "certificate.json", "report.html", "median.json"
 FOUND = "schema.found.toml"  # the schema with the ranges that a fit found
@@ -161,12 +160,12 @@ def json_text(value: Any) -> str:
     return json.dumps(json.loads(json.dumps(value), parse_constant=lambda _: None), indent=2) + "\n"
 
 
-def print_files(certificate: "PrivacyCertificate", folder: Path, *names: str, **facts: Any) -> None:
+def print_files(certificate: "dpconvex.PrivacyCertificate", folder: Path, *names: str, **facts: Any) -> None:
     """Print as JSON where files were written, what they hold, and their certificate."""
     print_json({"files": [str(folder / name) for name in names], **facts, "certificate": certificate.to_dict()})
 
 
-def print_released(certificate: "PrivacyCertificate", folder: Path, *names: str, metrics: Any = None) -> None:
+def print_released(certificate: "dpconvex.PrivacyCertificate", folder: Path, *names: str, metrics: Any = None) -> None:
     """Say what was promised, state the `metrics` on a test file, if any, and say where the files are."""
     print_text(f"\n{certificate.explain(reasons=False)}\nReasons: dpconvex verify {shlex.quote(str(folder))} --explain")
     if metrics is not None:
@@ -178,8 +177,6 @@ def write_page(path: str | Path, template: str, **content: Any) -> None:
     """Write an HTML page from one of this folder's templates, wholly or not at all."""
     _validate.installed("jinja2")
     from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    from dpconvex.data import write_atomically
 
     loader = PackageLoader("dpconvex.cli")
     pages = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
@@ -202,7 +199,7 @@ def number(value: float | None, digits: int = 3) -> str:
     return "-" if value is None or not math.isfinite(value) else f"{value:.{digits}g}"
 
 
-def budget_words(privacy: "PrivacyParams") -> str:
+def budget_words(privacy: "dpconvex.PrivacyParams") -> str:
     """Return epsilon, and delta where it is positive, for a table's title."""
     return f"epsilon {privacy.epsilon:g}" + (f", delta {privacy.delta:g}" if privacy.delta else "")
 

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import dpconvex
 from dpconvex import _validate
 from dpconvex.cli import _options
 from dpconvex.cli._output import CERTIFICATE, PAID, budget_words, one_line_errors, print_json, print_table, print_text
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
-    from dpconvex.data import Schema
-    from dpconvex.privacy import PrivacyCertificate, PrivacyParams
     from dpconvex.privacy.budget import Account
 
 app = typer.Typer(help="Keep account of all runs on one data set.", no_args_is_help=True)
@@ -30,7 +29,7 @@ class Paid:
     """A payment from a budget: the budget's name, the promise that was paid, and the epsilon and delta left."""
 
     name: str
-    promise: PrivacyParams
+    promise: dpconvex.PrivacyParams
     epsilon: Decimal
     delta: Decimal
     path: Path
@@ -58,9 +57,8 @@ def create(
     begins: Annotated[str, typer.Option(help="First day of the first period (UTC), as in 2026-01-01.")] = "",
 ) -> None:
     """Write a new budget file. An existing file is never replaced."""
-    from dpconvex.privacy import Budget
-
-    own = Budget.create(path, epsilon, delta, unit=unit, neighboring=neighbors, data=data, renews=renews, begins=begins)
+    terms: dict[str, Any] = {"unit": unit, "neighboring": neighbors, "data": data, "renews": renews, "begins": begins}
+    own = dpconvex.Budget.create(path, epsilon, delta, **terms)
     _show(path, own.account())
     print_text(f"\nAdd --budget {path} to every run on these data.")
 
@@ -73,9 +71,7 @@ def show(
     as_json: _options.Json = False,
 ) -> None:
     """Print what is spent, when, by whom, for which release, and what is left. Reads no data."""
-    from dpconvex.privacy import Budget
-
-    account = Budget(path).account()
+    account = dpconvex.Budget(path).account()
     if html is not None:
         from dpconvex.cli._output import write_page
         from dpconvex.cli.report import budget_figure
@@ -92,12 +88,12 @@ def show(
 
 
 def pay(
-    budget: Path | None, promise: PrivacyParams, what: str, table: Path, schema: Schema | None, *, seed: int | None
-) -> Paid | None:
+    budget: Path | None, promise: dpconvex.PrivacyParams, what: str, table: Path, schema: dpconvex.Schema | None,
+    *, seed: int | None,
+) -> Paid | None:  # fmt: skip
     """Enter a run's promise into its budget, if any, before its table is read, once all that is public suits."""
     # A seeded run is refused: it keeps no promise.
     from dpconvex.data import check_table
-    from dpconvex.privacy import Budget
     from dpconvex.privacy.budget import MOST_TEXT
 
     _validate.installed("numba", "flint", "randomgen", "pyarrow", "opendp")
@@ -106,18 +102,18 @@ def pay(
     if seed is not None:
         raise InvalidParameterError("seed", seed, "makes a run not private, so no budget covers it", "Leave it out")
     check_table(table, schema)
-    line = Budget(budget).spend(promise, f"{what} {table.name}"[:MOST_TEXT], WHO.get())
+    line = dpconvex.Budget(budget).spend(promise, f"{what} {table.name}"[:MOST_TEXT], WHO.get())
     PAID.set(f". {budget_words(promise).capitalize()} stays charged to {budget.name}")
-    return Paid(budget.name, promise, *Budget(budget).account().left, budget.resolve(), line)
+    return Paid(budget.name, promise, *dpconvex.Budget(budget).account().left, budget.resolve(), line)
 
 
 def write_certificate(
-    certificate: PrivacyCertificate, folder: Path, paid: Paid | None, name: str = CERTIFICATE
-) -> PrivacyCertificate:
+    certificate: dpconvex.PrivacyCertificate, folder: Path, paid: Paid | None, name: str = CERTIFICATE
+) -> dpconvex.PrivacyCertificate:
     """Write a certificate that names the budget's line, enter its digest there, and return it."""
-    from dpconvex.privacy import Budget, Payment
+    from dpconvex.privacy import Payment
 
-    payment = Payment() if paid is None else Payment(((Budget(paid.path), paid.line),))
+    payment = Payment() if paid is None else Payment(((dpconvex.Budget(paid.path), paid.line),))
     certificate = payment.stated(certificate)
     (folder / name).write_text(certificate.to_json(), encoding="utf-8")
     payment.note(certificate)

@@ -3,17 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+import dpconvex
 from dpconvex.cli import _options, _output
 from dpconvex.cli.budget import Paid, pay, write_certificate
 from dpconvex.errors import InvalidDataError
-
-if TYPE_CHECKING:
-    from dpconvex.data import Schema
-    from dpconvex.estimators.evaluation import PrivateMetrics
 
 By = Annotated[
     list[str] | None,
@@ -38,12 +35,8 @@ def evaluate(
     The test records must not be those of the fit, or else both prices add up: see --holdout of `fit`.
     """
     from dpconvex.cli.report import evaluation_content
-    from dpconvex.data import read_table
-    from dpconvex.estimators.evaluation import private_metrics
-    from dpconvex.estimators.persistence import load_model
-    from dpconvex.privacy import PrivacyParams, Unit
 
-    estimator = load_model(model)
+    estimator = dpconvex.load_model(model)
     if estimator.schema is None or estimator.schema.target is None:
         raise InvalidDataError(f"{model}: the model has no schema to read tables with. Use private_metrics in Python")
     schema = estimator.schema
@@ -52,13 +45,13 @@ def evaluate(
     levels, read = grouped(schema, by)
     read = replace(read, weight=None, weight_cap=None)
     if table.is_dir():
-        read_table(table, read)  # refuses it, before anything is paid
-    promise = PrivacyParams(epsilon, unit=Unit.RECORD if schema.user is None else Unit.USER)
+        dpconvex.read_table(table, read)  # refuses it, before anything is paid
+    promise = dpconvex.PrivacyParams(epsilon, unit=dpconvex.Unit.RECORD if schema.user is None else dpconvex.Unit.USER)
     with _output.model_folder(out, force=force) as folder:
         paid = pay(budget, promise, "evaluate", table, read, seed=seed)
         with _output.working("Evaluating"):
-            records = read_table(table, read)
-            found = private_metrics(estimator, records, epsilon=epsilon, by=levels, random_state=seed)
+            records = dpconvex.read_table(table, read)
+            found = dpconvex.private_metrics(estimator, records, epsilon=epsilon, by=levels, random_state=seed)
         found = write_metrics(found, folder, _output.CERTIFICATE, paid)
         with _output.own_risk(_output.REPORT):
             page = {"evaluated": evaluation_content(found), "certificate": found.certificate_, "number": _output.number}
@@ -72,27 +65,26 @@ def evaluate(
     _output.print_released(found.certificate_, out, *names)
 
 
-def grouped(schema: "Schema", by: Sequence[str] | None) -> "tuple[Any, Schema]":
+def grouped(schema: "dpconvex.Schema", by: Sequence[str] | None) -> "tuple[Any, dpconvex.Schema]":
     """Return the public levels of columns to group by (None for none), and the schema with those that it lacks."""
-    from dpconvex.data import CategoricalColumn
     from dpconvex.estimators.evaluation import levels_of
 
     named = [name for name in by or [] if "=" not in name]
     given = {name.partition("=")[0]: tuple(name.partition("=")[2].split(",")) for name in by or [] if "=" in name}
     levels, known = {**levels_of(schema, named), **levels_of(schema, given)}, schema.column_names()
-    extra = tuple(CategoricalColumn(name, texts) for name, texts in given.items() if name not in known)
+    extra = tuple(dpconvex.CategoricalColumn(name, texts) for name, texts in given.items() if name not in known)
     return levels or None, replace(schema, columns=(*schema.columns, *extra))
 
 
 def write_metrics(
-    found: "PrivateMetrics", folder: Path, certificate: str, paid: Paid | None = None
-) -> "PrivateMetrics":
+    found: "dpconvex.PrivateMetrics", folder: Path, certificate: str, paid: Paid | None = None
+) -> "dpconvex.PrivateMetrics":
     """Write metrics.json, and the evaluation's certificate under the given name."""
     (folder / _output.METRICS).write_text(_output.json_text(found.to_dict()), encoding="utf-8")
     return replace(found, certificate_=write_certificate(found.certificate_, folder, paid, certificate))
 
 
-def print_metrics(found: "PrivateMetrics", where: str) -> None:
+def print_metrics(found: "dpconvex.PrivateMetrics", where: str) -> None:
     """Print all metrics with their intervals, then the first few of the groups."""
 
     def row(name: str, each: Any) -> tuple[str, ...]:

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import dpconvex
 from dpconvex import _validate
 from dpconvex._arrow import pa, pacsv
+from dpconvex._files import write_atomically
 from dpconvex.cli import _options, _output
 from dpconvex.cli.budget import pay, write_certificate
 from dpconvex.cli.evaluate import By, grouped, print_metrics, write_metrics
@@ -24,7 +26,6 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 if TYPE_CHECKING:
     from dpconvex.cli._metrics import Metrics, RegressionMetrics
     from dpconvex.cli.report import Measured, Origin
-    from dpconvex.data import Schema
     from dpconvex.estimators import PrivateLinearModel
 
 CLUSTERS = ("dask", "ray")
@@ -49,15 +50,15 @@ def engine_for(path: Path, engine: str | None, address: str | None = None, memor
 
 @contextmanager
 def opened_table(
-    path: Path, schema: Schema, engine: str | None, at: str | None, memory: str | None
+    path: Path, schema: dpconvex.Schema, engine: str | None, at: str | None, memory: str | None
 ) -> Iterator[Callable[[], Any]]:
     """Open files and reach the engine; yield a function that reads the table, to be called once a run has paid."""
-    from dpconvex.data import check_table, open_files, read_table
+    from dpconvex.data import check_table
     from dpconvex.problems.data.sources.arrow import MEMORY
     from dpconvex.problems.data.sources.cluster import opened as on_engine
 
     chosen = engine_for(path, engine, at, memory)
-    opened: Any = open_files(path, schema) if chosen == "local" else None
+    opened: Any = dpconvex.open_files(path, schema) if chosen == "local" else None
     with ExitStack() as stack:
         if memory is not None:
             stack.callback(MEMORY.reset, MEMORY.set(read_bytes(memory)))
@@ -65,7 +66,7 @@ def opened_table(
             check_table(path, schema, folders=False)
             yield stack.enter_context(on_engine(str(path), chosen, at, schema.column_names()))
         else:
-            yield lambda: read_table(path, schema) if opened is None else opened
+            yield lambda: dpconvex.read_table(path, schema) if opened is None else opened
 
 
 def read_bytes(text: str) -> int:
@@ -106,7 +107,7 @@ def fit(
     from dpconvex.cli.report import Origin
     from dpconvex.estimators._intervals import summary_of
     from dpconvex.estimators._streams import promise_of
-    from dpconvex.estimators.evaluation import fit_and_evaluate, require_replaced
+    from dpconvex.estimators.evaluation import require_replaced
 
     declared = _options.fit_schema(schema, target, user_column)
     estimator = _options.build(epsilon, options, schema=declared, seed=seed).set_params(rows=rows)
@@ -129,7 +130,7 @@ def fit(
                 found = None
                 estimator.fit(read())
             else:
-                found = fit_and_evaluate(estimator, read(), epsilon=evaluate, holdout=holdout, by=levels)
+                found = dpconvex.fit_and_evaluate(estimator, read(), epsilon=evaluate, holdout=holdout, by=levels)
         metrics = None if held_out is None else measure(estimator, held_out)
         if found is not None:
             write_metrics(found, folder, _output.EVALUATED)
@@ -175,10 +176,9 @@ def _require_together(holdout: float | None, evaluate: float | None, by: list[st
 def write_outputs(model: PrivateLinearModel, folder: Path, origin: Origin, measured: Measured | None = None) -> None:
     """Write the files of a fitted model into `folder`; `origin` and `measured` go into the report."""
     from dpconvex.cli.report import write_report
-    from dpconvex.estimators.persistence import save_model
 
     model.certificate_ = write_certificate(model.certificate_, folder, origin.paid)
-    save_model(model, folder / _output.MODEL)
+    dpconvex.save_model(model, folder / _output.MODEL)
     if model.ranges_ and model.found_schema_ is not None:
         (folder / _output.FOUND).write_text(model.found_schema_.to_toml(), encoding="utf-8")
     with _output.own_risk(_output.REPORT):
@@ -198,13 +198,11 @@ def measure(estimator: Any, held_out: Any) -> Metrics | RegressionMetrics:
     return evaluate(estimator.decision_function(held_out), right, probabilities)
 
 
-def read_test(path: Path | None, schema: Schema) -> Any:
+def read_test(path: Path | None, schema: dpconvex.Schema) -> Any:
     """Read a public test file, if there is one, and refuse what `measure` could not use: before budget is spent."""
-    from dpconvex.data import read_table
-
     if path is None:
         return None
-    held_out = read_table(path, dataclasses.replace(schema, user=None))
+    held_out = dpconvex.read_table(path, dataclasses.replace(schema, user=None))
     if len(schema.encode_target(held_out)) == 0:
         raise InvalidDataError("the test file holds no records; at least 1 is needed")
     return held_out
@@ -223,10 +221,7 @@ def predict(
     engine: _options.Engine = None, address: _options.Address = None, memory: _options.Memory = None,
 ) -> None:  # fmt: skip
     """Write one predicted label or number a row, as CSV."""
-    from dpconvex.data import write_atomically
-    from dpconvex.estimators.persistence import load_model
-
-    estimator = load_model(model)
+    estimator = dpconvex.load_model(model)
     if estimator.schema is None:
         raise InvalidDataError(f"{model}: the model has no schema to read tables with. Use it from Python")
     if proba and not hasattr(estimator, "predict_proba"):
@@ -245,7 +240,7 @@ def predict(
             write_csv(parts, sys.stdout.buffer)
 
 
-def tell_unread(rows: Any, schema: Schema) -> None:
+def tell_unread(rows: Any, schema: dpconvex.Schema) -> None:
     """Say on stderr of which columns much cannot be read by the schema: not private, so only where it is asked for."""
     import narwhals as nw
     import numpy as np

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import dpconvex
 from dpconvex.cli import _options, _output
 from dpconvex.cli.budget import pay, write_certificate
 from dpconvex.cli.fit import measure, opened_table, read_test
@@ -15,9 +16,7 @@ from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
     from dpconvex.algorithms import Plan
-    from dpconvex.data import Schema
     from dpconvex.estimators import PrivateSparseModel
-    from dpconvex.privacy import PrivacyParams
 
 
 @_output.one_line_errors
@@ -43,17 +42,14 @@ def fit_sparse(
     The schema's target decides which. `dpconvex predict` applies the model. With --rows: show plans; no data are read.
     """
     from dpconvex.algorithms.base import warn_of
-    from dpconvex.data import Schema
-    from dpconvex.estimators.persistence import save_model
-    from dpconvex.privacy import PrivacyParams
 
-    declared = Schema.from_toml(schema)
+    declared = dpconvex.Schema.from_toml(schema)
     declared.require_confirmed(str(schema))
     options = {"schema": declared, "radius": radius, "algorithm": algorithm, "constants": constants}
     estimator = build(declared, group_column, epsilon, delta, {**options, "random_state": seed})
     rows = _options.planned_rows(table, rows)
     plans = estimator.plan(rows)  # refuses unusable parameters before anything is read
-    promise = PrivacyParams(epsilon, delta)  # plans for groups promise less: counting them comes first
+    promise = dpconvex.PrivacyParams(epsilon, delta)  # plans for groups promise less: counting them comes first
     if table is None:
         warn_of(plans[0], rows, promise)
         return _show(plans, promise, as_json)
@@ -64,7 +60,7 @@ def fit_sparse(
             estimator.fit(read())
         metrics = None if held_out is None else measure(estimator, held_out)
         estimator.certificate_ = write_certificate(estimator.certificate_, folder, paid)
-        save_model(estimator, folder / _output.MODEL)
+        dpconvex.save_model(estimator, folder / _output.MODEL)
     names = (_output.MODEL, _output.CERTIFICATE)
     if as_json:
         measures = {"plan": facts(estimator.plan_), "test": metrics and metrics.to_dict()}
@@ -74,16 +70,14 @@ def fit_sparse(
     _output.print_released(estimator.certificate_, out, *names, metrics=metrics)
 
 
-def build(schema: "Schema", group: str | None, epsilon: float, delta: float, options: dict[str, Any]) -> Any:
+def build(schema: "dpconvex.Schema", group: str | None, epsilon: float, delta: float, options: dict[str, Any]) -> Any:
     """Return the unfitted estimator for a schema's target; with a column of groups, the worst-group classifier."""
-    from dpconvex.estimators import PrivateLasso, PrivateSparseLogisticRegression, PrivateWorstGroupClassifier
-
     numeric = schema.target is not None and schema.target.numeric
     if group is not None and numeric:
         raise InvalidParameterError("group_column", group, "is for classifiers, and the schema's target is a number")
     if group is not None:
-        return PrivateWorstGroupClassifier(epsilon, delta, group_column=group, **options)
-    kind: type[PrivateSparseModel] = PrivateLasso if numeric else PrivateSparseLogisticRegression
+        return dpconvex.PrivateWorstGroupClassifier(epsilon, delta, group_column=group, **options)
+    kind: type[PrivateSparseModel] = dpconvex.PrivateLasso if numeric else dpconvex.PrivateSparseLogisticRegression
     return kind(epsilon, delta, **options)
 
 
@@ -94,7 +88,7 @@ def facts(plan: "Plan") -> dict[str, Any]:
     return plan_facts(plan, **own, yardstick=plan.yardstick)
 
 
-def _show(plans: "Sequence[Plan]", promise: "PrivacyParams", as_json: bool) -> None:
+def _show(plans: "Sequence[Plan]", promise: "dpconvex.PrivacyParams", as_json: bool) -> None:
     n, count = plans[0].public["n"], plans[0].public["dx"] // 2
     title = f"Plans for {n:,} records, {count:,} coefficients, {_output.budget_words(promise)}"
     note = "* chosen. bound: on the loss above that of the best coefficients of this l1 norm, proved but where the note"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import dpconvex
 from dpconvex import _validate
 from dpconvex.cli import _options, _output
 from dpconvex.cli.budget import pay, write_certificate
@@ -14,7 +15,6 @@ from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
     from dpconvex.algorithms.minimax.base import SaddlePlan
-    from dpconvex.data import Schema
 
 SHOWN = 10  #: Number of actions of each player in the printed table; the file has all.
 PLAYS = ("row", "column", "payoff")
@@ -48,12 +48,10 @@ def game(
     import numpy as np
 
     from dpconvex.algorithms.base import warn_of
-    from dpconvex.data import read_table
     from dpconvex.data.frames import number_table
     from dpconvex.games import plan_game, private_game
-    from dpconvex.privacy import PrivacyParams
 
-    promise, sides = PrivacyParams(epsilon, delta), read_shape(shape)
+    promise, sides = dpconvex.PrivacyParams(epsilon, delta), read_shape(shape)
     rows = _options.planned_rows(payoffs, rows)
     options: dict[str, Any] = {"bound": bound, "form": form, "algorithm": algorithm, "constants": constants}
     plans = plan_game(rows, sides, promise, **options)  # refuses before anything is read
@@ -64,7 +62,8 @@ def game(
         declared = declared_columns(payoffs, form, sides)
         paid = pay(budget, promise, "game", payoffs, declared, seed=seed)
         with _output.working("Playing"):
-            records = np.column_stack(number_table(read_table(payoffs, declared), declared.column_names()).columns)
+            table = dpconvex.read_table(payoffs, declared)
+            records = np.column_stack(number_table(table, declared.column_names()).columns)
             records = records.reshape(-1, *sides) if form == "matrices" else records
             result = private_game(records, epsilon=epsilon, delta=delta, shape=sides, random_state=seed, **options)
         released = {"form": form, "shape": list(sides), "row": result.x.tolist(), "column": result.y.tolist()}
@@ -90,7 +89,7 @@ def read_shape(text: str) -> tuple[int, int]:
     return _validate.integer("shape", int(found[0]), at_least=2), _validate.integer("shape", int(found[1]), at_least=2)
 
 
-def declared_columns(path: Path, form: str, shape: tuple[int, int]) -> "Schema":
+def declared_columns(path: Path, form: str, shape: tuple[int, int]) -> "dpconvex.Schema":
     """Return a schema of numbers, by the header alone; what is no number counts as 0, an action as the first one."""
     from dpconvex.data import read_header
 

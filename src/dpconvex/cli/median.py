@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import dpconvex
 from dpconvex import _validate
 from dpconvex.cli import _options, _output
 from dpconvex.cli.budget import pay, write_certificate
@@ -15,7 +16,6 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 
 if TYPE_CHECKING:
     from dpconvex.algorithms.location.base import LocationPlan
-    from dpconvex.estimators.median import PrivateGeometricMedian
 
 SHOWN = 100  #: Number of coordinates in the printed table; the file has all.
 
@@ -73,10 +73,9 @@ def median(
 
     With --rows and --features instead of a file: show the plan; no data are read.
     """
-    from dpconvex.estimators.median import PrivateGeometricMedian
-
     options: dict[str, Any] = {"constants": constants, "algorithm": algorithm, "level": level, "random_state": seed}
-    estimator = PrivateGeometricMedian(epsilon, delta, radius_bound=radius_bound, min_radius=min_radius, **options)
+    options |= {"radius_bound": radius_bound, "min_radius": min_radius}
+    estimator = dpconvex.PrivateGeometricMedian(epsilon, delta, **options)
     unit = "record" if user_column is None else "user"
     if points is None:
         return _show_plan(estimator, rows, features, unit, as_json)
@@ -132,7 +131,7 @@ def points_of(table: Any, names: Sequence[str]) -> Any:
     return source.encoded(encode, len(names))
 
 
-def released(estimator: "PrivateGeometricMedian", names: list[str]) -> dict[str, Any]:
+def released(estimator: "dpconvex.PrivateGeometricMedian", names: list[str]) -> dict[str, Any]:
     """Return the content of ``median.json``: released values only."""
     center = None if estimator.center_ is None else estimator.center_.tolist()
     found = {"columns": names, "location": estimator.location_.tolist(), "center": center}
@@ -141,8 +140,7 @@ def released(estimator: "PrivateGeometricMedian", names: list[str]) -> dict[str,
 
 def coordinates(path: Path, columns: list[str] | None, user: str | None) -> list[str]:
     """Return the names of the coordinates' columns. Reads no record."""
-    from dpconvex.data import read_header
-    from dpconvex.data.read import require_numbers
+    from dpconvex.data.read import read_header, require_numbers
 
     if not columns and engine_for(path, None) != "memory":
         raise InvalidParameterError("column", None, "must be given for folders and patterns", "Name each coordinate")
@@ -157,7 +155,7 @@ def coordinates(path: Path, columns: list[str] | None, user: str | None) -> list
 
 
 def _show_plan(
-    model: "PrivateGeometricMedian", rows: int | None, features: int | None, unit: str, as_json: bool
+    model: "dpconvex.PrivateGeometricMedian", rows: int | None, features: int | None, unit: str, as_json: bool
 ) -> None:
     from dpconvex.algorithms.base import warn_of
 
@@ -181,8 +179,6 @@ def _show_plan(
 
 def plan_facts(plan: "LocationPlan") -> dict[str, Any]:
     """Return JSON-ready facts of a plan."""
-    from dpconvex._types import attributes
-
     each = [{"label": r.label, "mechanism": r.mechanism, "sensitivity": r.sensitivity.value} for r in plan.releases]
-    facts = {**attributes(plan, "algorithm", "constants"), "releases": each}
-    return {**facts, **attributes(plan, "expected_error", "hopeless"), "public": dict(plan.public)}
+    facts = {"algorithm": plan.algorithm, "constants": plan.constants, "releases": each}
+    return {**facts, "expected_error": plan.expected_error, "hopeless": plan.hopeless, "public": dict(plan.public)}

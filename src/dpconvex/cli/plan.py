@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+import dpconvex
 from dpconvex import _validate
+from dpconvex._files import write_atomically
 from dpconvex.cli import _options
 from dpconvex.cli._output import budget_words, number, one_line_errors, print_json, print_table, print_text, working
 from dpconvex.cli.shapes import print_planned
@@ -22,9 +24,9 @@ if TYPE_CHECKING:
     from dpconvex.algorithms.erm.registry import Found
     from dpconvex.estimators import PrivateLinearModel
     from dpconvex.estimators.advice import Advice, Forecast
+    from dpconvex.privacy import PrivacyParams
 
     Planner = Callable[[PrivateLinearModel, int], Found]
-    from dpconvex.privacy import PrivacyParams
 
 
 @_options.describes_model
@@ -54,14 +56,13 @@ def plan(
 ) -> None:  # fmt: skip
     """List every valid plan with its noise and expected loss. Sees no data."""
     from dpconvex.algorithms.base import warn_of
-    from dpconvex.data import Schema
     from dpconvex.estimators._shapes import shape_facts
 
     if (features is None) == (schema is None):
         raise InvalidParameterError("features", features, "exactly one of --features and --schema must be given", "")
     if schema is not None and feature_norm is not None:
         raise InvalidParameterError("feature_norm", feature_norm, "cannot be combined with --schema", "Leave one out")
-    declared = None if schema is None else Schema.from_toml(schema)
+    declared = None if schema is None else dpconvex.Schema.from_toml(schema)
     norm = None if schema is not None else 1.0 if feature_norm is None else feature_norm
     epsilons = _epsilons(epsilon, goal)
     estimator = _options.build(epsilons[0] if epsilons else 1.0, options, schema=declared, feature_norm=norm)
@@ -163,8 +164,6 @@ def show_advice(asked: Sequence[Forecast], found: Sequence[Advice], counted: str
 
 def draw_advice(path: Path, curve: Sequence[Forecast], advice: Advice | None) -> None:
     """Write a picture of what is expected over epsilon, atomically."""
-    from dpconvex._files import write_atomically
-
     _validate.installed("matplotlib")
     from matplotlib.figure import Figure
 

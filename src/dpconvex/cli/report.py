@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+import dpconvex
 from dpconvex import _validate
 from dpconvex.cli._output import number, write_page
 from dpconvex.cli.plan import loss_name, loss_words, risk_name, variations
@@ -26,10 +27,8 @@ if TYPE_CHECKING:
     from dpconvex._types import Floats
     from dpconvex.algorithms import PredictedError
     from dpconvex.cli.budget import Paid
-    from dpconvex.data import Schema
     from dpconvex.estimators import PrivateLinearModel
-    from dpconvex.estimators.evaluation import PrivateMetrics
-    from dpconvex.privacy import PrivacyCertificate, Release
+    from dpconvex.privacy import Release
     from dpconvex.privacy.budget import Account
 
 SHOWN = 30  #: Number of coefficients that are visible at first; readers can unfold the others.
@@ -52,7 +51,7 @@ class Origin:
     data: str = ""  #: The data set, in words
     purpose: str = ""
     paid: Paid | None = None  #: The payment from a budget
-    evaluated: PrivateMetrics | None = None  #: Private metrics on records that were held out
+    evaluated: dpconvex.PrivateMetrics | None = None  #: Private metrics on records that were held out
     date: str = field(default_factory=lambda: datetime.now(UTC).date().isoformat())
 
 
@@ -112,7 +111,7 @@ def _origin(estimator: PrivateLinearModel, origin: Origin) -> list[tuple[str, st
     return [*found, ("digest of the model", model) if model else ("digest of the certificate", certificate["digest"])]
 
 
-def _bounds(declared: Schema | None, found: Schema | None) -> list[tuple[str, str]]:
+def _bounds(declared: dpconvex.Schema | None, found: dpconvex.Schema | None) -> list[tuple[str, str]]:
     """Return each column's range or categories, what was kept of them, and their source where it is stated."""
     if declared is None or found is None:
         return []
@@ -129,7 +128,7 @@ def even_loss(estimator: PrivateLinearModel) -> float | None:
     return None if (rates := estimator.plan_.problem.loss.rates) is None else math.log(len(rates))
 
 
-def promise(certificate: PrivacyCertificate) -> str:
+def promise(certificate: dpconvex.PrivacyCertificate) -> str:
     """Say in one sentence what the certificate promises."""
     target = certificate.target
     unit = {"record": "one row", "user": "everything that one person contributed"}[target.unit]
@@ -139,7 +138,7 @@ def promise(certificate: PrivacyCertificate) -> str:
     return f"{change} {unit} changes the probability of any result by at most a factor of {factor}{extra}."
 
 
-def caution(certificate: PrivacyCertificate) -> str:
+def caution(certificate: dpconvex.PrivacyCertificate) -> str:
     """Say what a promise for rows does not cover; nothing where persons are protected."""
     if certificate.target.unit == "user":
         return ""
@@ -320,7 +319,7 @@ def _style(salt: str) -> Any:
     return {**_STYLE, "svg.hashsalt": salt}
 
 
-def evaluation_content(found: PrivateMetrics) -> dict[str, Any]:
+def evaluation_content(found: dpconvex.PrivateMetrics) -> dict[str, Any]:
     """Return what a page shows of an evaluation: metrics with intervals, ROC and calibration, all released."""
     figure, (roc, bins) = new_axes("evaluation", 2.9, 2)
     for axes, title in ((roc, "ROC"), (bins, "calibration")):

@@ -1,18 +1,19 @@
 """``dpconvex schema``: draft a schema file, show one, and look at what it makes of a table."""
 
+import json
 import re
 import sys
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+import dpconvex
+from dpconvex._files import write_atomically
 from dpconvex.cli import _options
 from dpconvex.cli._output import number, one_line_errors, print_json, print_table, print_text
 from dpconvex.errors import InvalidParameterError
-
-if TYPE_CHECKING:
-    from dpconvex.data import Schema
 
 app = typer.Typer(help="Draft, check and show schema files: the public facts about a table.", no_args_is_help=True)
 
@@ -32,11 +33,10 @@ def draft(
 
     The template is read off the table: it is not private, and `fit` refuses it until it is confirmed.
     """
-    from dpconvex.data import draft_schema, read_table, write_atomically
     from dpconvex.data.draft import FOREIGN, MARK, TAKEN
 
     _refuse_existing(output)
-    text = draft_schema(read_table(table), target, user_column, not no_ranges)
+    text = dpconvex.draft_schema(dpconvex.read_table(table), target, user_column, not no_ranges)
     if text.startswith(f"# {FOREIGN}"):
         print(f"warning: {FOREIGN}", file=sys.stderr)
     if problem := re.search(r"^# \[target\]\n(?:# .*\n)*?# Left out: (.*)$", text, re.MULTILINE):
@@ -72,14 +72,11 @@ def check(
 
     A misspelt label or a wrong unit is found before it costs a budget. Nothing is written unless --output asks for it.
     """
-    import json
-    from dataclasses import asdict
-
-    from dpconvex.data import Schema, look_at, read_table, write_atomically
+    from dpconvex.data import look_at
 
     _refuse_existing(output)
-    declared = Schema.from_toml(schema)
-    look = look_at(read_table(table, declared), declared)
+    declared = dpconvex.Schema.from_toml(schema)
+    look = look_at(dpconvex.read_table(table, declared), declared)
     facts = {"private": False, "warning": NOT_PRIVATE, **asdict(look)}
     if output is not None:
         write_atomically(output, json.dumps(facts, indent=2) + "\n")
@@ -107,9 +104,7 @@ def check(
 @one_line_errors
 def show(schema: Annotated[Path, typer.Argument(help="Schema file (TOML).")]) -> None:
     """Print the columns of a schema, how each is bounded, and how wide it is once encoded."""
-    from dpconvex.data import Schema
-
-    declared = Schema.from_toml(schema)
+    declared = dpconvex.Schema.from_toml(schema)
     rows = []
     for column in declared.columns:
         block = column.block
@@ -146,7 +141,7 @@ def public_range(fields: dict[str, Any]) -> str:
     return f"{number(lower, 9)} to {number(upper, 9)}{unit}{made}" + "".join(f", {note}" for note in notes)
 
 
-def print_labels(schema: "Schema") -> None:
+def print_labels(schema: "dpconvex.Schema") -> None:
     """Say which labels count and as what the others do: public, and said whether or not there are any others."""
     if schema.target is not None and not schema.target.numeric:
         print_text(f"Classes: {public_range(schema.target.to_dict())}, so check the spelling.")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import dpconvex
 from dpconvex.cli import _options, _output
 from dpconvex.cli.budget import pay
 from dpconvex.cli.fit import measure, opened_table, read_test, write_outputs
@@ -16,8 +17,6 @@ from dpconvex.errors import InvalidParameterError
 if TYPE_CHECKING:
     from dpconvex.algorithms import PredictedError
     from dpconvex.algorithms.search.plan import SearchPlan
-    from dpconvex.data import Schema
-    from dpconvex.estimators import PrivateSearchCV
 
 Over = Annotated[
     list[str],
@@ -84,11 +83,9 @@ def search(
 
 
 def build(
-    model: str | None, schema: "Schema", epsilon: float, delta: float, over: Sequence[str], seed: int | None
-) -> "PrivateSearchCV":
+    model: str | None, schema: "dpconvex.Schema", epsilon: float, delta: float, over: Sequence[str], seed: int | None
+) -> "dpconvex.PrivateSearchCV":
     """Return the search that the options describe, not fitted."""
-    from dpconvex.estimators import PrivateSearchCV
-
     _, kind = _options.model_kind(model, schema)
     grid: dict[str, list[Any]] = {}
     for text in over:
@@ -96,7 +93,7 @@ def build(
         if not equals or name.strip() in grid:
             raise InvalidParameterError("over", text, "must be NAME=V1,V2,..., every name once")
         grid[name.strip().replace("-", "_")] = [_value(each.strip()) for each in values.split(",")]
-    return PrivateSearchCV(kind(epsilon, delta, schema=schema, random_state=seed), grid)
+    return dpconvex.PrivateSearchCV(kind(epsilon, delta, schema=schema, random_state=seed), grid)
 
 
 def _value(text: str) -> Any:

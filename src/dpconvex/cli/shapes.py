@@ -1,5 +1,6 @@
 """Models in other forms (``dpconvex export``), and the shapes of additive ones: tables, what plans say, the picture."""
 
+import json
 import math
 import sys
 from pathlib import Path
@@ -7,7 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
+import dpconvex
+from dpconvex import _validate
 from dpconvex._arrow import pacsv
+from dpconvex._files import write_atomically
 from dpconvex.cli._options import Json
 from dpconvex.cli._output import METRICS, number, one_line_errors, print_json, print_table, print_text
 from dpconvex.errors import InvalidDataError, InvalidParameterError
@@ -21,9 +25,8 @@ def shapes(
 ) -> None:
     """Print what each column adds to the score of a fitted additive model. It is released, so this costs no privacy."""
     from dpconvex.estimators import AdditiveModel
-    from dpconvex.estimators.persistence import load_model
 
-    fitted = load_model(model)
+    fitted = dpconvex.load_model(model)
     if not isinstance(fitted, AdditiveModel):
         raise InvalidDataError(f"{model}: holds a {type(fitted).__name__}. Shapes are of --model additive")
     if csv:
@@ -54,9 +57,8 @@ def intervals(
 ) -> None:
     """Print intervals and tests of the coefficients of a model fitted with --inference. Costs no privacy."""
     from dpconvex.estimators import WithIntervals
-    from dpconvex.estimators.persistence import load_model
 
-    fitted = load_model(model)
+    fitted = dpconvex.load_model(model)
     if not isinstance(fitted, WithIntervals):
         raise InvalidDataError(f"{model}: holds a {type(fitted).__name__}, which has no intervals")
     found = fitted.summary(level, joint=joint)
@@ -82,16 +84,12 @@ def export(
     json: plain tables, documented; sklearn: a scikit-learn pipeline (skops file); onnx; sql: a query that scores a
     table; card: a model card in Markdown.
     """
-    import json
-
-    from dpconvex import _validate
-    from dpconvex.data import write_atomically
     from dpconvex.estimators.base import PrivateLinearModel
     from dpconvex.estimators.export import to_card, to_onnx
-    from dpconvex.estimators.persistence import archive, load_model
+    from dpconvex.estimators.persistence import archive
 
     _validate.choice("format", form, FORMATS)
-    fitted = load_model(model)
+    fitted = dpconvex.load_model(model)
     if not isinstance(fitted, PrivateLinearModel):
         raise InvalidDataError(f"{model}: holds a {type(fitted).__name__}. Linear and additive models are exported")
     if form in ("onnx", "sklearn") and output is None:

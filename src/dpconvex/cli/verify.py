@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+import dpconvex
 from dpconvex._files import read_text
 from dpconvex.cli import _options
 from dpconvex.cli._output import CERTIFICATE, MODEL, one_line_errors, print_json, print_table, print_text
@@ -28,10 +29,7 @@ def verify(
 
     Exit code 1 if a check fails.
     """
-    from dpconvex._types import attributes
-    from dpconvex.privacy import PrivacyCertificate
     from dpconvex.privacy.verify import NOT_CHECKED
-    from dpconvex.verification import verify as check
 
     path = certificate / CERTIFICATE if certificate.is_dir() else certificate
     try:
@@ -41,10 +39,11 @@ def verify(
         raise InvalidParameterError("certificate", str(path), what, "Name certificate.json or its folder") from None
     except UnicodeDecodeError:
         pass
-    result = check(certificate, public_key=public_key)
+    result = dpconvex.verify(certificate, public_key=public_key)
     compared = any(c.name == "model" for c in result.checks)
     if as_json:
-        found = {**attributes(result, "passed", "epsilon", "delta"), "checks": [asdict(c) for c in result.checks]}
+        found = {"passed": result.passed, "epsilon": result.epsilon, "delta": result.delta}
+        found |= {"checks": [asdict(c) for c in result.checks]}
         unsure = {"unknown_fields": result.unknown, "unconfirmed_numbers": result.unconfirmed}
         print_json({**found, **unsure, "model_compared": compared, "not_checked": NOT_CHECKED})
     else:
@@ -66,7 +65,7 @@ def verify(
         if result.fields:  # nothing, of a file that is none
             print_text("\n".join(("No certificate can show:", *(f"  - {line}" for line in NOT_CHECKED))))
         if explain and {c.name for c in result.checks if not c.passed} <= {"noise is not seeded"}:
-            print_text(f"\n{PrivacyCertificate.from_json(read_text(path)).explain()}")
+            print_text(f"\n{dpconvex.PrivacyCertificate.from_json(read_text(path)).explain()}")
     if not result.passed:
         raise typer.Exit(1)
 
@@ -92,9 +91,7 @@ def sign(
         return print_text(f"Wrote {new_key}: keep it to yourself. Wrote {public}: give it to whoever verifies.")
     assert certificate is not None
     assert key is not None
-    from dpconvex.verification import verify as check
-
-    if failed := [check for check in check(certificate).checks if not check.passed]:
+    if failed := [check for check in dpconvex.verify(certificate).checks if not check.passed]:
         what = f"fails verification: {failed[0].name} ({failed[0].detail})"
         raise InvalidParameterError("certificate", str(certificate), what, "Run dpconvex verify on it")
     where = write_signature(certificate / CERTIFICATE if certificate.is_dir() else certificate, key)

@@ -12,6 +12,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
+import dpconvex
 from dpconvex.cli import fit_sparse, median, synthesize
 from dpconvex.errors import BudgetFileError
 from dpconvex.privacy import Budget, PrivacyCertificate, PrivacyParams
@@ -91,7 +92,7 @@ def forbid(monkeypatch: pytest.MonkeyPatch, act: Callable[..., Any]) -> None:
     """Replace every reader of private tables."""
     from dpconvex import data
 
-    for module in (data, median, synthesize, fit_sparse):
+    for module in (dpconvex, data, median, synthesize, fit_sparse):
         monkeypatch.setattr(module, "read_table", act, raising=False)
 
 

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 import typer
 
+import dpconvex
 from dpconvex import Budget, PrivateLogisticRegression, load_model, verify
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.cli import _output
 from dpconvex.cli.report import GRID
 from dpconvex.errors import InvalidParameterError
-from dpconvex.estimators import persistence
 from dpconvex.estimators.classifiers import CAPS
 
 FILES = {"model.skops", "certificate.json", "report.html", "schema.found.toml"}  # the last: parts of ranges
@@ -237,13 +237,13 @@ def test_what_another_run_wrote_meanwhile_is_kept(
     table(tmp_path, "1,red,no\n9,blue,yes\n")
     Budget.create(tmp_path / "own.json", 3)
     (tmp_path / "model").mkdir()  # an empty folder is taken
-    write = persistence.save_model
+    write = dpconvex.save_model
 
     def after_another(*args: Any) -> None:
         (tmp_path / "model" / "certificate.json").write_text("of another run")
         write(*args)
 
-    monkeypatch.setattr(persistence, "save_model", after_another)
+    monkeypatch.setattr(dpconvex, "save_model", after_another)
     result = run("fit", "t.csv", "--schema", "s.toml", "--epsilon", 1, "--budget", "own.json")
     (kept,) = leftovers(tmp_path) - {"model", "own.json", "own.json.lock"}
     said = f"This release is in {tmp_path / kept}. Epsilon 1 stays charged to own.json\n"
@@ -310,9 +310,7 @@ def test_what_a_short_command_printed_is_written_before_it_ends(
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=["disk", "ctrl-c"])
-@pytest.mark.parametrize(
-    "where", ["dpconvex.cli.report.write_report", "dpconvex.estimators.persistence.save_model", "os.rename"]
-)
+@pytest.mark.parametrize("where", ["dpconvex.cli.report.write_report", "dpconvex.save_model", "os.rename"])
 @pytest.mark.thin
 def test_a_failing_write_leaves_everything_as_it_was(
     run: Any, toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, error: BaseException
