@@ -312,9 +312,8 @@ def with_user(schema: dpconvex.Schema, user: str | None) -> dpconvex.Schema:
     if user is None:
         return schema
     if user in replace(schema, user=None).column_names():
-        what = "is a feature or the target in the schema"
         remedy = "Name the column of user identifiers, and remove it from the schema's other columns"
-        raise InvalidParameterError("user_column", user, what, remedy)
+        raise InvalidParameterError("user_column", user, "is a feature or the target in the schema", remedy)
     return replace(schema, user=user)
 
 

@@ -58,8 +58,7 @@ def create(
 ) -> None:
     """Write a new budget file. An existing file is never replaced."""
     terms: dict[str, Any] = {"unit": unit, "neighboring": neighbors, "data": data, "renews": renews, "begins": begins}
-    own = dpconvex.Budget.create(path, epsilon, delta, **terms)
-    _show(path, own.account())
+    _show(path, dpconvex.Budget.create(path, epsilon, delta, **terms).account())
     print_text(f"\nAdd --budget {path} to every run on these data.")
 
 

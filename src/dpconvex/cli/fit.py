@@ -262,9 +262,7 @@ def tell_unread(rows: Any, schema: dpconvex.Schema) -> None:
                 print(f"note: {each.name!r}: {share:.0%} of the cells are {what}, by the schema", file=sys.stderr)
 
 
-def predictions(
-    estimator: Any, rows: Any, names: Sequence[str], proba: bool, keep: str | None = None
-) -> Iterator[pa.Table]:
+def predictions(estimator: Any, rows: Any, names: Sequence[str], proba: bool, keep: str | None) -> Iterator[pa.Table]:
     """Yield predictions, one table for each portion that is read, with a column of the rows before them."""
     from dpconvex.estimators._features import PREDICTED
     from dpconvex.problems.data.sources.cluster import open_source

@@ -4,7 +4,7 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 
@@ -80,9 +80,7 @@ class NumberCells(CellColumn):
         object.__setattr__(self, "edges", ends)
 
     @classmethod
-    def of(
-        cls, name: str, within: NumberRange, bins: int | Sequence[float], missing: bool, step: float
-    ) -> "NumberCells":
+    def of(cls, name: str, within: NumberRange, bins: int | Sequence[float], missing: bool, step: float) -> Self:
         """Return bins of equal width after a range's map, or a bin per multiple of the step, or the given edges."""
         if isinstance(bins, int):
             count = _validate.integer(f"bins[{name!r}]", bins, at_least=1)

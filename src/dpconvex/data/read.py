@@ -119,9 +119,8 @@ def _folders(system: Any, names: list[str]) -> Any:
     kinds = {each.name: each.type for each in next(footers)}
     for later in footers if pa.null() in kinds.values() else ():  # a column may be empty in the first files
         kinds |= {each.name: each.type for each in later if kinds.get(each.name) == pa.null()}
-    cells = [
-        {unquote(k): unquote(v, errors="replace") for k, v in re.findall("([^/=]+)=([^/]*)/", name)} for name in names
-    ]
+    parts = (re.findall("([^/=]+)=([^/]*)/", name) for name in names)
+    cells = [{unquote(k): unquote(v, errors="replace") for k, v in each} for each in parts]
     keys = {k: pa.large_string() for each in cells for k in each if k not in kinds}
     known = [{k: v for k, v in each.items() if k in keys and v != _NONE}.items() for each in cells]
     held = [functools.reduce(operator.and_, (pc.field(k) == v for k, v in each), pc.scalar(True)) for each in known]
@@ -259,8 +258,7 @@ def _parsed(columns: Mapping[str, Any], decimal: bool) -> dict[str, Any]:
     n = len(columns[names[0]]) if names else 0
     count = max(1, _CELLS // max(1, n))
     for group in (names[k : k + count] for k in range(0, len(names), count)):
-        chunks = [chunk for name in group for chunk in columns[name].chunks]
-        cells = pa.chunked_array(chunks, pa.large_string())
+        cells = pa.chunked_array([chunk for name in group for chunk in columns[name].chunks], pa.large_string())
         values = parse_numbers(_with_points(cells) if decimal else cells).combine_chunks()
         found |= {name: values.slice(k * n, n) for k, name in enumerate(group)}
     return found

@@ -87,8 +87,7 @@ class FindsRanges:
         """Return the promise that remains after open ranges are found."""
         open_, placed = len(features.unranged), len(features.placed)
         left = ranges.remaining(privacy.epsilon, n, open_, placed, self._finds_target, features.n_knots)
-        finds = open_ or placed or self._finds_target
-        return replace(privacy, epsilon=left).less(0.0) if finds else privacy
+        return replace(privacy, epsilon=left).less(0.0) if open_ or placed or self._finds_target else privacy
 
     def _look_costs(self, features: FeatureMap, privacy: PrivacyParams, n: int) -> tuple[float, float]:
         """Return the epsilon of looks at the target's range and at the columns' declared ranges; 0 without a look."""

@@ -339,8 +339,7 @@ class StraightLines(FeatureMap):
             if block.size > 1:
                 parts.append(level_shape(column, k).weights(encoded))
             else:  # a number or one of two categories, whose middle is 0; or the only level
-                constant = block.norm != "linf"
-                parts.append(np.where(constant, 1.0, np.nan_to_num(encoded[:, [k]] - 0.5)))
+                parts.append(np.where(block.norm != "linf", 1.0, np.nan_to_num(encoded[:, [k]] - 0.5)))
         return np.hstack(parts)
 
     def decode(self, coef: Floats, intercept: Floats) -> tuple[Floats, Floats]:

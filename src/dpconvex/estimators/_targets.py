@@ -225,9 +225,8 @@ def times_class(
 
 def class_shares(class_weight: Any, classes: Array) -> Floats:
     """Return the weight of every class, in their order, in shares of the largest."""
-    listed = class_weight
-    if isinstance(listed, Mapping) and set(listed) == set(classes.tolist()):
-        listed = [listed[label] for label in classes.tolist()]
+    by_class = isinstance(class_weight, Mapping) and set(class_weight) == set(classes.tolist())
+    listed = [class_weight[label] for label in classes.tolist()] if by_class else class_weight
     if not isinstance(listed, list | tuple) or len(listed) != len(classes):
         what = "must give every declared class a weight: a dict by class, or a list in their order"
         remedy = '"balanced" would count the classes in private data. Use 1 / public share of each class'

@@ -90,8 +90,7 @@ class AdditiveModel(WithIntervals):
         pairs = checked_pairs(self.interactions, columns)
         asked = self.missing == "own" or (self.missing == "auto" and not self.inference)
         own = asked if own is None else own
-        free = isinstance(self.knots, str)
-        found = ShapeMap.of(columns, self.schema is not None, own, pairs, free)
+        found = ShapeMap.of(columns, self.schema is not None, own, pairs, free=isinstance(self.knots, str))
         self._directions(found)
         return found
 

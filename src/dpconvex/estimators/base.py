@@ -291,8 +291,7 @@ class PrivateLinearModel(FittedModel, Exported):
             many = None if unit == Unit.RECORD else _validate.integer("records_per_user", typical, **how)
             facts = self._weighted(loss), domain, n, float(radius), self.tilt, *attack, many
             problem = LinearModelProblem(*facts, private_n=declared)
-            look = self._look_costs(features, whole, n)[0] > 0
-            problem = self._expecting(problem, radius / usual, look)
+            problem = self._expecting(problem, radius / usual, self._look_costs(features, whole, n)[0] > 0)
             l2 = None if self.l2 is None else _validate.real("l2", self.l2, above=0.0)
             fixed = (self.constants, self.noise, l2, self.risk, self.solver, *own.values())
             return question(features.refined(problem), privacy, Options(*fixed, sums=self._sums))

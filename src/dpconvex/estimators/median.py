@@ -178,5 +178,4 @@ class PrivateGeometricMedian(PrivateEstimator):
             remedy = "It must be public knowledge, and may be crude: noise hardly depends on it"
             raise InvalidParameterError("radius_bound", None, what, remedy)
         bound = _validate.real("radius_bound", self.radius_bound, above=0.0)
-        finest = FINEST * bound if self.min_radius is None else self.min_radius
-        return PointDomain(n_features, bound, finest)
+        return PointDomain(n_features, bound, FINEST * bound if self.min_radius is None else self.min_radius)

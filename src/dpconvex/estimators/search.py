@@ -166,9 +166,8 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
         plan = self._plans(n, n_features, unit, sums=table is not None)[0]
         columns = _shape(X)[1] if base.schema is None else fitted_columns(base)
         paid = begin(plan, type(self).__name__, columns, n, source)
-        labels = None if users is None else users.codes
         with _progress.shown(type(self).__name__, self.verbose):
-            k, model = run(plan, base, Part(X, y, labels), source)
+            k, model = run(plan, base, Part(X, y, None if users is None else users.codes), source)
         self.plan_, self.best_estimator_ = plan, model
         self.best_params_ = dict(plan.candidates[k].settings)
         if plan.selection is not None:  # the model costs the whole search, not only the winner's share of it

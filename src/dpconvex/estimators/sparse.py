@@ -136,8 +136,7 @@ class PrivateSparseModel(FittedModel):
         check_is_fitted(self)
         features, encoded = self._encoded(X, reset=False)
         own = encoded.astype(np.float64) if scipy.sparse.issparse(encoded) else encoded  # the copy is clamped in place
-        clipped = clamped(own, features.domain.linf)
-        return clipped @ self.encoded_coef_[0] + self.encoded_intercept_[0]
+        return clamped(own, features.domain.linf) @ self.encoded_coef_[0] + self.encoded_intercept_[0]
 
 
 @final_estimator(**REGRESSOR, seed=SEED)

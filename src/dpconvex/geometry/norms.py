@@ -114,8 +114,7 @@ class FactoredNoise(NoiseLaw):
 
     def transform(self, uniforms: Sequence[Any]) -> list[Any]:
         b, columns = self.base.transform(uniforms), sparse.csc_array(self.factor.matrix)
-        arrays: tuple[Any, ...] = (columns.indptr, columns.indices, columns.data)
-        starts, rows, entries = (array.tolist() for array in arrays)
+        starts, rows, entries = columns.indptr.tolist(), columns.indices.tolist(), columns.data.tolist()
         return [sum(entries[k] * b[rows[k]] for k in range(*span)) for span in pairwise(starts)]
 
 

@@ -210,8 +210,7 @@ class LogisticLoss(TwoClasses, base.SmoothLoss):
         size, kink = np.abs(z), _margin_of(self.cap)
         inside = z if self.cap >= 0.5 else np.zeros_like(z)
         # In this form it is exactly `z`, or exactly 0, where it should be.
-        outside = np.copysign(math.log(self.cap) - log_expit(-size), z)
-        return np.where(size <= abs(kink), inside, outside)
+        return np.where(size <= abs(kink), inside, np.copysign(math.log(self.cap) - log_expit(-size), z))
 
     def _shifted(self, z: Floats) -> Floats:
         return z + self._offset if self._offset else z

@@ -76,8 +76,7 @@ class VertexSampling(Planned):
     def charged(self) -> VertexDraws:
         """All draws with their enlarged ranges."""
         largest = _rounding.product_up(self.sensitivity.value + 4 * self.step, ENLARGEMENT)
-        squares = _rounding.product_up(self.square_sum, ENLARGEMENT, ENLARGEMENT)
-        return VertexDraws(largest, self.draws, squares)
+        return VertexDraws(largest, self.draws, _rounding.product_up(self.square_sum, ENLARGEMENT, ENLARGEMENT))
 
     @property
     def event(self) -> VertexDraws | PureMechanism:

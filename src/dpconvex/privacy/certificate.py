@@ -38,7 +38,6 @@ meaning, do not raise it; an older reader ignores them. An event with an unknown
 
 MOST_WORDS = 1000  #: Largest number of characters in a message about a malformed certificate, which may quote it.
 
-
 MOST_VALUES, MOST_DEEP = 2**18, 64
 """Largest number of values in a certificate, and largest depth to which its lists and objects may be nested."""
 
@@ -211,7 +210,8 @@ class PrivacyCertificate:
             lines.append(f"Paid:    {self.budget}.")
         if not source.private:
             lines.append("NOT PRIVATE: the noise was seeded. Fit again without a seed before releasing anything.")
-        return "\n".join(map(_printable, lines))
+        # Whatever the texts of a certificate hold, no line ends early or commands a terminal.
+        return "\n".join("".join(c if c.isprintable() else ascii(c)[1:-1] for c in line) for line in lines)
 
     def _reasons(self) -> list[str]:
         lines = ["Released from the data:"]
@@ -227,11 +227,6 @@ class PrivacyCertificate:
                 lines.append(f"    in the {stated.norm} norm, because {stated.lemma}")
         lines.append("It rests on:")
         return lines + [f"  - {a.statement} ({a.enforced_by})" for a in self.assumptions]
-
-
-def _printable(line: str) -> str:
-    """Return a line that neither ends early nor commands a terminal, whatever the texts of a certificate hold."""
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line)
 
 
 def _read(kind: type[T], fields: Mapping[str, Any]) -> T:

@@ -78,8 +78,7 @@ def _begin(objective: Objective, constraint: ConvexSet, start: Floats | None) ->
     """Return the better of `start` and 0, a bound on its gap (at most the bound for 0), and the gradient calls."""
     zero = constraint.project(np.zeros(objective.dim))
     gap = certificates.constrained_gap(objective, constraint, zero, objective.gradient(zero)).bound
-    if not zero.any():
-        gap = min(gap, objective.initial_gap)
+    gap = gap if zero.any() else min(gap, objective.initial_gap)
     if start is None:
         return zero, gap, 1
     warm = constraint.project(start)

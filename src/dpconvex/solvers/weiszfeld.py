@@ -135,8 +135,7 @@ class _Search:
                 self.steps += 1
                 if after.excess > max(_SLOW * before.excess, 0.0) and self._newton:
                     self._try(after.moved(self._X, _newton_step(self._X, after)))
-            gained = self.best.excess < before.excess or self.best.value < before.value
-            still = 0 if gained else still + 1
+            still = 0 if self.best.excess < before.excess or self.best.value < before.value else still + 1
             if still >= 3:
                 return Status.STALLED
         return Status.CERTIFIED

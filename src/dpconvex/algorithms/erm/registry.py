@@ -37,11 +37,9 @@ OF_USERS = ("test", "smoothing")
 Found = tuple[LinearModelPlan, ...]  #: Valid plans; the first one is the one to run.
 
 
-def _gradient(
-    problem: LinearModelProblem, privacy: PrivacyParams, l2: float = 0.0, noise: str = "auto"
-) -> LinearModelPlan:
+def _gradient(problem: LinearModelProblem, privacy: PrivacyParams, l2: float = 0.0, noise: str = "auto") -> Found:
     rate = None if noise == "auto" else 1.0  # full batches compose with further releases, secret samples do not
-    return gradient_descent.plan(problem, privacy, l2=l2, rate=rate)
+    return (gradient_descent.plan(problem, privacy, l2=l2, rate=rate),)
 
 
 def _statistics(

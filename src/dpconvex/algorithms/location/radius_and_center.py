@@ -148,8 +148,7 @@ class GroupedCenter(CenterFinder):
             return None
         unit = self.unit(radius, z)
         center = self._release_mean(sums.weighted_mean(points, weights), unit, source, ledger)
-        deviation = unit * self.mechanism.sigma
-        ball = 2 * radius + deviation * (math.sqrt(self.domain.dim) + 2)
+        ball = 2 * radius + unit * self.mechanism.sigma * (math.sqrt(self.domain.dim) + 2)
         R = self.domain.radius_bound
         return WarmStart(center, min(ball, R + float(np.linalg.norm(center))), min(radius, R))
 

@@ -93,8 +93,7 @@ class AnytimePlan(base.VertexSamplingPlan):
     def sampling(self) -> VertexSampling:
         exposed = exposures(self.shape.T, self.picks)
         etas = self.step * self.problem.spread[0] / self.sizes * (1 + 1e-6)  # rounding of sums and scores
-        worst = np.flatnonzero(exposed)
-        largest = float(etas[worst].max(initial=0.0)) or float(etas.min())
+        largest = float(etas[np.flatnonzero(exposed)].max(initial=0.0)) or float(etas.min())
         squares = float((exposed * etas**2).max()) * (1 + 1e-12) or largest**2
         ranges = (float((exposed * etas).max()) or largest) * (1 + 1e-12) if self.privacy.pure else None
         limit = sum(map(len, self.picks.values()))

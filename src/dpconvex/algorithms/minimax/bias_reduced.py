@@ -75,9 +75,8 @@ class BiasReducedPlan(base.VertexSamplingPlan):
     def sampling(self) -> VertexSampling:
         exposed, cost = draws_after(self.levels), kappas(self.levels, self.budget.M, self.antithetic) / self.sizes
         reaches = [t * s * (1 + 1e-6) for t, s in zip(self.steps, self.problem.spread, strict=True)]
-        blocks = sum(reach > 0 for reach in reaches)
         largest = max(reaches) * float(cost.max()) * (1 + 1e-12)
-        most = int(exposed[0]) * blocks
+        most = int(exposed[0]) * sum(reach > 0 for reach in reaches)
         squares = float((exposed * cost**2).max()) * sum(reach**2 for reach in reaches) * (1 + 1e-12)
         squares = min(squares, _rounding.product_up(largest, largest, float(most)))
         ranges = float((exposed * cost).max()) * sum(reaches) * (1 + 1e-12) if self.privacy.pure else None

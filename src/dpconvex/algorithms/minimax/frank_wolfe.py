@@ -88,8 +88,7 @@ class FrankWolfePlan(base.VertexSamplingPlan):
         x = SimplexPoint.uniform(self.problem.dx)
         for t in range(self.steps):
             gradient, _ = self.problem.gradient_sums(records, slice(0, n), x, one)
-            vertex = int(session.draw(-self.score_scale / n * gradient)[0])
-            x = x.plus_vertex(vertex, 2 / (t + 2))
+            x = x.plus_vertex(int(session.draw(-self.score_scale / n * gradient)[0]), 2 / (t + 2))
         return self.finish(x.dense(), np.ones(1), source)
 
 

@@ -239,8 +239,7 @@ def calibrated(
     affordable(n, iterations)
     layout = Layout(iterations, best[2], reuse, balanced, pure, tapered)
     sizes = layout.sizes(n)
-    steps = bound.steps(layout.T, budget / layout.exposure(sizes), pure)
-    return Schedule.of(layout, sizes, steps, bound)
+    return Schedule.of(layout, sizes, bound.steps(layout.T, budget / layout.exposure(sizes), pure), bound)
 
 
 OUTPUTS = ("auto", "tapered", "reuse", "fresh")

@@ -111,9 +111,8 @@ class EvaluationPlan(Plan):
             raise InvalidDataError("groups and the test data must have one length")
         ledger = Ledger(self.privacy, self.releases)
         shares = np.full(len(where), float(ONE)) if users is None else users.spread(ONE // users.sizes.astype(float))
-        weights = shares.astype(np.int64)
         with np.errstate(all="ignore"):
-            sums = self._sums(np.asarray(where).astype(np.int64), values, weights) / ONE
+            sums = self._sums(np.asarray(where).astype(np.int64), values, shares.astype(np.int64)) / ONE
             noisy = self.mechanism.release(sums, self.label, source, ledger)
         return EvaluationResult(noisy, self.certificate(source), self)
 
@@ -195,8 +194,7 @@ class NumbersPlan(EvaluationPlan):
         groups, width = self.shapes[0]
         inside = np.clip(np.nan_to_num(values, nan=0.0), 0.0, 1.0)
         parts = np.floor(inside * weights[:, None]).astype(np.int64)
-        if groups > 1:
-            parts = np.column_stack([weights, parts])
+        parts = np.column_stack([weights, parts]) if groups > 1 else parts
         total = np.zeros((groups, width), dtype=np.int64)
         np.add.at(total, np.clip(where[:, 0], 0, groups - 1), parts)
         return total.ravel()

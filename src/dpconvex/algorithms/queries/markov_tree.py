@@ -190,8 +190,7 @@ def with_sums(noisy: Floats, rows: Floats, columns: Floats, impossible: Sequence
 
 def of_largest_entropy(pair: Floats, first: Floats, second: Floats) -> Floats:
     """Return the table (y, a, b) of largest entropy with margins (a, b), (y, a) and (y, b); the last two are exact."""
-    total = np.maximum(first.sum(axis=1), TINY)
-    found = (first / total[:, None])[:, :, None] * second[:, None, :]
+    found = (first / np.maximum(first.sum(axis=1), TINY)[:, None])[:, :, None] * second[:, None, :]
     for _ in range(SCALING):
         found = found * (pair / np.maximum(found.sum(axis=0), TINY))
         found = found * (first / np.maximum(found.sum(axis=2), TINY))[:, :, None]

@@ -87,8 +87,7 @@ def of_scores(
         return _score_metrics(T, link, pooled**2 * covariance, within)
 
     def unknown(T: Floats, pooled: int) -> set[str]:
-        least = count * math.sqrt(pooled)
-        poor = np.append(T.sum(0), T[within.zero :].sum()) < least
+        poor = np.append(T.sum(0), T[within.zero :].sum()) < count * math.sqrt(pooled)
         return {name for name, which in DIVISORS.items() if poor[which].any()}
 
     found = _found(table, unknown, lambda T: T.sum() < math.sqrt(2) * count, tables, draws)

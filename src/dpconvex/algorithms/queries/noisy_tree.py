@@ -191,8 +191,7 @@ class NoisyTreePlan(QueryReleasePlan):
             noisy.append(measure(pair, MEASURED, noise))
             known.append(pair)
             deviations.append(deviation)
-            joined = parts[pair[1]]
-            parts = {axis: parts[pair[0]] if part == joined else part for axis, part in parts.items()}
+            parts = {axis: parts[pair[0]] if part == parts[pair[1]] else part for axis, part in parts.items()}
         return ReleasedTables(shape, tuple(known), tuple(noisy), tuple(deviations), self.law, self.pairs)
 
     def _scores(self, counted: Mapping[tuple[int, ...], Array], tables: ReleasedTables) -> dict[tuple[int, int], float]:
@@ -239,8 +238,7 @@ def plan(
         raise InvalidParameterError("queries", queries.count, what, "Use algorithm='noisy_tables'")
     wanted = round(min(TUNING.most if center else 1.0, TUNING.falling / every.alone) * most)
     count = min(most, max(1, wanted if pairs is None else _validate.integer("pairs", pairs, at_least=1)))
-    columns, star = TUNING.columns[0] - TUNING.columns[1] * count / most, 0.0
-    if center:
-        columns, star = TUNING.with_center
+    alone = TUNING.columns[0] - TUNING.columns[1] * count / most, 0.0
+    columns, star = TUNING.with_center if center else alone
     selection = min(TUNING.selection, (1 - columns - star) / 3)
     return replace(least, pairs=count, shares=(columns, star, selection))

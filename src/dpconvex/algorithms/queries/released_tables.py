@@ -161,8 +161,7 @@ class ReleasedTables:
 
 def cosines(size: int) -> Floats:
     """Return an orthonormal basis (size, size - 1) of the vectors of sum 0: cosines of rising degree."""
-    degree = np.arange(1, size)
-    return np.sqrt(2 / size) * np.cos(np.pi / size * np.outer(np.arange(size) + 0.5, degree))
+    return np.sqrt(2 / size) * np.cos(np.pi / size * np.outer(np.arange(size) + 0.5, np.arange(1, size)))
 
 
 class ReleasedModel(ABC):
@@ -237,8 +236,7 @@ class Histogram(ReleasedModel):
     weights: Floats  #: shares of all combinations, (cells,): at least 0, of sum 1
 
     def _marginal(self, axes: tuple[int, ...]) -> Floats:
-        rest = tuple(set(range(len(self.shape))) - set(axes))
-        table = self.weights.reshape(self.shape).sum(axis=rest)
+        table = self.weights.reshape(self.shape).sum(axis=tuple(set(range(len(self.shape))) - set(axes)))
         return table.transpose([sorted(axes).index(axis) for axis in axes])
 
     def _sample(self, size: int, generator: np.random.Generator) -> Array:

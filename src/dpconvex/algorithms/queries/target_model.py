@@ -145,9 +145,8 @@ class TargetModel(ReleasedModel):
         others = tuple(axis for axis in axes if axis != self.axis)
         if others == axes:
             return self.base.marginal(axes)
-        sides = [self.shape[axis] for axis in others]
         columns, order = self.pool[0][:, list(others)].T, (*others, self.axis)
-        found = np.zeros((*sides, len(self.constant)))
+        found = np.zeros((*(self.shape[axis] for axis in others), len(self.constant)))
         np.add.at(found, tuple(columns), self._shares if others else self._shares.sum(axis=0))
         return found.transpose([order.index(axis) for axis in axes])
 

@@ -391,8 +391,7 @@ def run(plan: SearchPlan, base: ModelT, data: Part, source: BitSource) -> tuple[
     for k, candidate in enumerate(plan.candidates):
         ledger.record(candidate.release(fit_label(k, len(plan.candidates))))
         fitted.append(scored(k))
-    scores = np.array([score for _, score in fitted])
-    chosen = plan.selection.release(scores, CHOICE, source, ledger, HELD_OUT)
+    chosen = plan.selection.release(np.array([score for _, score in fitted]), CHOICE, source, ledger, HELD_OUT)
     return chosen, fitted[chosen][0]
 
 

@@ -206,8 +206,7 @@ class GaussianObjectivePerturbation(Event):
     @property
     def claimed_sensitivity(self) -> float:
         """Distance between two records' gradients: twice the gradient bound (``sqrt(8) X_2`` for softmax)."""
-        factor = math.sqrt(8.0) if self.rule == "softmax" else 2.0
-        return _rounding.product_up(factor, self.gradient_bound)
+        return _rounding.product_up(math.sqrt(8.0) if self.rule == "softmax" else 2.0, self.gradient_bound)
 
     def delta(self, epsilon: float) -> float:
         """Formulas (3.1) to (3.4): a union bound over the vertices of the gradient-difference polytope."""

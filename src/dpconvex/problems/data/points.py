@@ -117,8 +117,7 @@ def user_points(X: Array, users: Array, domain: PointDomain) -> Floats:
     if groups.n_records != len(points):
         raise InvalidDataError(f"users has {groups.n_records} entries; one a point is needed, {len(points)}")
     weighted = points * groups.spread(1 / groups.sizes)[:, None]
-    if groups.order is not None:
-        weighted = weighted[groups.order]
+    weighted = weighted if groups.order is None else weighted[groups.order]
     # Means of points of the ball; scaling first keeps every sum inside floats, clipping undoes rounding outwards.
     return clip_points(np.add.reduceat(weighted, groups.starts[:-1], axis=0), domain)
 

@@ -57,8 +57,7 @@ class RowBlock:
         else:
             _loops.predictions(X, own, z)
         z = z[:, 0] if W.ndim == 1 else z
-        if self.factor is not None:
-            z = _scaled(z, self.factor)
+        z = z if self.factor is None else _scaled(z, self.factor)
         if self.extra is not None:
             z += np.multiply.outer(self.extra, W[..., p : p + self.copies].sum(-1))
         if self.intercept:

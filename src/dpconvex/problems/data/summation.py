@@ -81,8 +81,7 @@ def by_weight(weights: Floats, largest: float, size: float, sums: Callable[[Any,
     classes = np.clip((1 - exponents) // _CLASS, 0, _CLASSES - 1)
     found = np.unique(classes).tolist() or [0]
     rows = [classes == k for k in found] if len(found) > 1 else [slice(None)]
-    sizes = [size * 2.0 ** (1 - _CLASS * k) if k else size for k in found]
-    parts = list(map(sums, rows, sizes))
+    parts = list(map(sums, rows, [size * 2.0 ** (1 - _CLASS * k) if k else size for k in found]))
     out = np.zeros((_CLASSES, *parts[0].shape))
     out[found] = parts
     return out

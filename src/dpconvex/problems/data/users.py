@@ -346,8 +346,7 @@ class _Reader:
             _loops.predictions(rows, self._W, z)
             one = self._loss.n_outputs == 1
             slopes = self._loss.derivative(z[:, 0] if one else z, self._targets[index]).reshape(len(rows), -1)
-            if self._weights is not None:
-                slopes = slopes * self._weights[index][:, None]
+            slopes = slopes if self._weights is None else slopes * self._weights[index][:, None]
             _loops.add_by_user(rows, slopes, starts, first, steps, high, low)
         return high.reshape(len(high), self._W.size), low.reshape(len(low), self._W.size)
 

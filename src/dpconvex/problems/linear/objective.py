@@ -89,8 +89,7 @@ class LinearModelObjective(Objective):
         return (self.lipschitz + self.linear_norm) / self.l2
 
     def lipschitz_within(self, radius: float) -> float:
-        slope = self.mass * self._slope_at(radius) * self._length
-        return (slope + self.linear_norm + self.l2 * radius) * UP
+        return (self.mass * self._slope_at(radius) * self._length + self.linear_norm + self.l2 * radius) * UP
 
     @property
     def smoothness(self) -> float:
@@ -121,10 +120,9 @@ class LinearModelObjective(Objective):
             z, y = block.predict(W), block.targets_in(self.targets)
             return (_weighted_gram(block, weights.times(block, z, y, self._curvature(z, y)), most, linf),)
 
-        parts = self.records.total(work)[0]
         sizes = (math.sqrt(most) * linf, None) if self.loss.n_outputs == 1 else (most * linf, linf)
         columns = self.loss.n_outputs * self.records.dim
-        hessian = summation.gram(parts, *sizes).reshape(columns, columns)
+        hessian = summation.gram(self.records.total(work)[0], *sizes).reshape(columns, columns)
         hessian = self._pull_back_twice((hessian + hessian.T) / (2 * weights.total))
         if self.tilt:
             slope = self._slope(w, weights)
@@ -227,8 +225,7 @@ class LinearModelObjective(Objective):
         return np.block([[self.factor.curvature(block) for block in row] for row in rows])
 
     def _value(self, aggregate: float, w: Floats) -> float:
-        linear = 0.0 if self.linear is None else float(self.linear @ w)
-        return aggregate + self.l2 / 2 * float(w @ w) + linear
+        return aggregate + self.l2 / 2 * float(w @ w) + (0.0 if self.linear is None else float(self.linear @ w))
 
     def _gradient(self, slope: Floats, w: Floats) -> Floats:
         g = slope + self.l2 * w

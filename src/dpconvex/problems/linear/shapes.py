@@ -287,8 +287,7 @@ class TypicalShapes(expected_risk.TypicalData):
         """Return the deviation of each value (dim,), for a linear term of deviations (r,) and output noise."""
         found = self.variances(deviations).reshape(expected_risk.ORDINARY.spectrum_quantiles, -1)
         h = self.curvature.reshape(found.shape)
-        mean = (found / np.square(h + l2)).mean(0) + output**2
-        return np.sqrt(self.lengths @ mean)
+        return np.sqrt(self.lengths @ ((found / np.square(h + l2)).mean(0) + output**2))
 
     def degrees_of_freedom(self, l2: float) -> Floats:
         """Return ``sum h / (h + l2)`` of each block, (m,), of one output."""

@@ -91,8 +91,7 @@ class WorstGroupLoss(base.SimplexSaddle):
     def slope(self) -> float:
         """Largest slope of the loss, to which slopes are clipped."""
         with np.errstate(all="ignore"):
-            found = float(np.abs(self.loss.derivative(*self._corners)).max())
-        return min(self.loss.slope_bound, found)
+            return min(self.loss.slope_bound, float(np.abs(self.loss.derivative(*self._corners)).max()))
 
     @cached_property
     def loss_bound(self) -> float:

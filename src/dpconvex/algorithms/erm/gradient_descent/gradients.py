@@ -80,8 +80,7 @@ def sampled_gradient(
     def gradient(w: Floats, sample: Sample) -> Floats:
         if len(sample) == 0:
             return np.zeros_like(w)
-        drawn = records.chosen(sample, targets)
-        total = clipped_sum(problem, drawn, None, clipping.lengths, clipping.level, w)
+        total = clipped_sum(problem, records.chosen(sample, targets), None, clipping.lengths, clipping.level, w)
         return total / (rate * problem.n) / clipping.scales
 
     return gradient

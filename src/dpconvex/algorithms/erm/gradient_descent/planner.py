@@ -22,9 +22,7 @@ from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import LinearModelProblem
 from dpconvex.problems.base import ROUNDING
 
-ADDED_LEMMA = (
-    "a sum of vectors of length at most C over a declared K changes by at most C/K with one more, plus rounding"
-)
+ADDED = "a sum of vectors of length at most C over a declared K changes by at most C/K with one more, plus rounding"
 LEMMA = "a mean of K vectors of length at most C changes by at most 2C/K when one is replaced, plus rounding"
 SAMPLED_LEMMA = "a record in the sample adds a vector of length at most C/(q n), any other adds none; rounding"
 MOST_GIVEN = 10_000  #: Most steps that a caller may ask for if the plan chooses momentum: it tabulates their weights.
@@ -145,7 +143,7 @@ class _Setting:
         problem = self.problem
         if rate == 1:
             value = problem.differing * clip / self.least_batch + 2 * ROUNDING * problem.most_times * clip
-            lemma, mu = ADDED_LEMMA if problem.private_n else LEMMA, self.mu_of_step(steps)
+            lemma, mu = ADDED if problem.private_n else LEMMA, self.mu_of_step(steps)
         else:
             value = clip / (rate * self.problem.n) + 2 * ROUNDING * clip / rate
             lemma = in_units(SAMPLED_LEMMA, self.privacy)

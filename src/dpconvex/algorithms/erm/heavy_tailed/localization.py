@@ -129,8 +129,7 @@ class LocalizationPlan(ConvexPlan[P]):
 
     @property
     def coefficient_deviation(self) -> Floats:
-        scale = self.noises[-1][-1].scale
-        return np.full(self.problem.dim, scale * math.sqrt(self.problem.dim + 1))
+        return np.full(self.problem.dim, self.noises[-1][-1].scale * math.sqrt(self.problem.dim + 1))
 
     def describe(self) -> Mapping[str, Any]:
         chosen: dict[str, Any] = {} if self.method is SURROGATES["truncated"] else {"surrogate": self.method.name}

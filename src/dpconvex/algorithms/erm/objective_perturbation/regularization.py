@@ -108,8 +108,7 @@ def _priced_share(price: SlopePrice, tau: float, budget: float, rank: int, pulls
         return high
     high = min(high, _estimated_share(price, tau, budget, rank, pulls))
     low = high * (1 - 1e-3)  # the grid's error is of second order
-    if high <= 0 or not fits(low):
-        low = 0.0
+    low = low if high > 0 and fits(low) else 0.0
     for _ in range(60):
         middle = (low + high) / 2
         if not low < middle < high:

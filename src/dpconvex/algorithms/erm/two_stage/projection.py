@@ -117,8 +117,7 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) 
     best: ProjectedPlan | None = None
     counts = [p >> halvings for halvings in range(1, p.bit_length()) if p >> halvings >= FEWEST]
     for columns in [count for count in counts if count * p <= LARGEST] or counts[-1:]:
-        then = planner(projected(problem, columns), privacy)[0]
-        found = ProjectedPlan(problem, privacy, then, columns)
+        found = ProjectedPlan(problem, privacy, planner(projected(problem, columns), privacy)[0], columns)
         if best is not None and found.predicted_error.rank > best.predicted_error.rank:
             break  # even fewer columns would lose more
         best = found
@@ -143,5 +142,4 @@ def projected(problem: LinearModelProblem, columns: int) -> LinearModelProblem:
 
 def projection(columns: int, kept: int, source: BitSource) -> Floats:
     """Return the projection onto a uniformly random subspace, (kept, columns), scaled to keep mean squares."""
-    normal = source.generator().standard_normal((columns, kept))
-    return np.linalg.qr(normal)[0].T * np.sqrt(columns / kept)
+    return np.linalg.qr(source.generator().standard_normal((columns, kept)))[0].T * np.sqrt(columns / kept)

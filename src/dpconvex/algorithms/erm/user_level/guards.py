@@ -217,8 +217,7 @@ def threshold(
 ) -> Guard:
     """Plan `ThresholdGuard`: the split of epsilon with the least noise; half of delta is the allowance."""
     wrong, unit, size = privacy.delta / 2, privacy.unit, count // cohorts
-    lemma = "one user changes the h-index of one cohort by at most 1"
-    score = Sensitivity(1.0, "absolute", lemma, unit=unit)
+    score = Sensitivity(1.0, "absolute", "one user changes the h-index of one cohort by at most 1", unit=unit)
     allowance = mechanisms.FailureAllowance(wrong * (1 - 1e-9), "noises exceed their margin", unit)
     share = mechanisms.crowded(size, outliers, FALSE_ALARM / (steps * cohorts)) if cohorts > 1 else outliers
 

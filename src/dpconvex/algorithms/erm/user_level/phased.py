@@ -112,8 +112,7 @@ class PhasedPlan(algorithms.StatedPlan):
             moved = phase.aggregate.release(walked, x, label, source, ledger, block)  # lines 4 to 6
             if moved is None:
                 return self.finish(x, source, f"the test of phase {i} of {len(self.phases)} failed")
-            last = i == len(self.phases)
-            x = x + moved if last and not self.schedule.projected else ball.project(x + moved)
+            x = x + moved if i == len(self.phases) and not self.schedule.projected else ball.project(x + moved)
         return self.finish(x, source)
 
 
