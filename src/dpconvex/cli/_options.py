@@ -21,13 +21,10 @@ if TYPE_CHECKING:
 Epsilon = Annotated[float, typer.Option(help="Privacy budget, positive; smaller is more private. Usual: 0.1 to 10.")]
 Delta = Annotated[float, typer.Option(help="In [0, 1/2), far below 1 / records; 0 is pure differential privacy.")]
 SmallDelta = Annotated[float, typer.Option(help="In [0, 1/2), far below 1 / records. 0, fit's default: pure privacy.")]
-Model = Annotated[
-    str | None,
-    typer.Option(
-        help="logistic, svc, linear, huber, quantile or additive (a curve for each column). Default: logistic, or "
-        "linear if the schema's target is a number."
-    ),
-]
+Model = Annotated[str | None, typer.Option(
+    help="logistic, svc, linear, huber, quantile or additive (a curve for each column). Default: logistic, or linear "
+    "if the schema's target is a number."
+)]  # fmt: skip
 Listed = Annotated[str, typer.Option(help="auto, or a name that the plan lists.")]
 PrivateTable = Annotated[
     Path | None, typer.Argument(help="CSV or Parquet file with the private records; folder, pattern. Or give --rows.")
@@ -35,45 +32,33 @@ PrivateTable = Annotated[
 SchemaFile = Annotated[Path, typer.Option("--schema", help="Schema file (TOML); see `dpconvex schema`.")]
 Target = Annotated[str | None, typer.Option(help="Column to predict. Default: the schema's.")]
 Inference = Annotated[bool, typer.Option("--inference", help="Intervals, too: logistic, linear, huber, additive.")]
-Declared = Annotated[
-    int | None,
-    typer.Option(help="With --neighbors add_or_remove_one: a public guess of how many records, or users, there are."),
-]
+Declared = Annotated[int | None, typer.Option(
+    help="With --neighbors add_or_remove_one: a public guess of how many records, or users, there are."
+)]  # fmt: skip
 Rows = Annotated[int | None, typer.Option(help="Show plans for this number of records; read no data.")]
 Users = Annotated[int | None, typer.Option(help="Number of users, instead of --rows: protects all rows of a user.")]
-Neighbors = Annotated[
-    str,
-    typer.Option(
-        help="replace_one; or add_or_remove_one: the number of records is private, too, and --rows is a public guess."
-    ),
-]
+Neighbors = Annotated[str, typer.Option(
+    help="replace_one; or add_or_remove_one: the number of records is private, too, and --rows is a public guess."
+)]  # fmt: skip
 Seed = Annotated[int | None, typer.Option(help="Seed of the noise: NOT PRIVATE, for tests only.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")]
-Budget = Annotated[
-    Path | None,
-    typer.Option(help="Budget file of this data set. The run pays from it, or is refused, before data are read."),
-]
+Budget = Annotated[Path | None, typer.Option(
+    help="Budget file of this data set. The run pays from it, or is refused, before data are read."
+)]  # fmt: skip
 Purpose = Annotated[str, typer.Option(help="What the model is for, in words, for the report.")]
 Test = Annotated[Path | None, typer.Option(help="PUBLIC test file: its metrics are not private.", show_default=False)]
-Engine = Annotated[
-    str | None,
-    typer.Option(
-        help="memory, local (read portion by portion), dask or ray. Default: memory for a file, local for a folder or "
-        "a pattern of Parquet files."
-    ),
-]
+Engine = Annotated[str | None, typer.Option(
+    help="memory, local (read portion by portion), dask or ray. Default: memory for a file, local for a folder or a "
+    "pattern of Parquet files."
+)]  # fmt: skip
 Address = Annotated[str | None, typer.Option(help="Address of the scheduler of dask or ray. Default: a local one.")]
 Memory = Annotated[str | None, typer.Option(help="Memory for the portions of --engine local, as in 512MiB.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing model folder.")]
 ForceOwn = Annotated[bool, typer.Option("--force", help="Replace an existing folder of this command.")]
-UserColumn = Annotated[
-    str | None,
-    typer.Option(
-        help="Column that says whose row it is; all rows of a user are protected together. Default: the schema's, if "
-        "it names one."
-    ),
-]
-
+UserColumn = Annotated[str | None, typer.Option(
+    help="Column that says whose row it is; all rows of a user are protected together. Default: the schema's, if it "
+    "names one."
+)]  # fmt: skip
 
 GAME_METHODS = "vertex_mirror_descent, bias_reduced_mirror_descent, boosted_mirror_descent"
 
@@ -103,33 +88,28 @@ MODEL: dict[str, tuple[Any, Any]] = {
         float, "With --heavy-tailed: the bound fails at most with this probability, below 1/2. Default: in expectation."
     ),
     "surrogate": _option(
-        str,
-        "With --heavy-tailed: what replaces the loss of a steep record: truncated (default), extension, or, for "
+        str, "With --heavy-tailed: what replaces the loss of a steep record: truncated (default), extension, or, for "
         "few records, structured, joint, fixed_steps or printed_steps.",
     ),
     "constraint": _option(
-        str,
-        "With --heavy-tailed: interval for every coefficient, in units of the target's range per encoded feature.",
+        str, "With --heavy-tailed: interval for every coefficient, in units of the target's range per encoded feature.",
         metavar="LOWER:UPPER",
     ),
     "delta": (Delta, 0.0),
     "ranges": _option(
-        "declared",
-        "declared: those of the schema. private: the fit finds the ranges of all numeric columns, and of a numeric "
-        'target, privately, and ignores the schema\'s. For single columns: range = "private" in the schema.',
+        "declared", "declared: those of the schema. private: the fit finds the ranges of all numeric columns, and of a "
+        'numeric target, privately, and ignores the schema\'s. For single columns: range = "private" in the schema.',
     ),
     "algorithm": _option(
-        "auto",
-        "auto, objective_perturbation, output_perturbation, exponential_mechanism, noisy_gradient, recentering "
+        "auto", "auto, objective_perturbation, output_perturbation, exponential_mechanism, noisy_gradient, recentering "
         "(numeric columns), joint_bound (columns in [0, 1]), random_projection (plan --features), constant or "
         "sufficient_statistics (linear); for users also informed_gradient, phased_sgd or accelerated_user; with "
         "--heavy-tailed auto, clipped_residuals, heavy_tailed, clipped_gradient or, for two parameters, "
         "localized_exponential_mechanism or gradient_score.",
     ),
     "constants": _option(
-        "calibrated",
-        "calibrated: tight. paper: the paper's, for output_perturbation, phased_sgd, sufficient_statistics and "
-        "heavy_tailed; the others refuse it, and accelerated_user says why it cannot be run.",
+        "calibrated", "calibrated: tight. paper: the paper's, for output_perturbation, phased_sgd, "
+        "sufficient_statistics and heavy_tailed; the others refuse it, and accelerated_user says why it cannot be run.",
     ),
     "noise": _option("auto", "Kind of noise: auto, or a name that `dpconvex plan` lists."),
     "l2": _option(float, "Weight of the ridge penalty. Default: planned. A value tuned on the data is not private."),
@@ -144,14 +124,12 @@ MODEL: dict[str, tuple[Any, Any]] = {
         float, "Largest slope of the loss, in (0, 1] (models of classes). Smaller: less noise, more bias."
     ),
     "residual_cap": _option(
-        float,
-        "Largest pull of a residual, in units of the target (model linear). Smaller: less noise, more bias "
+        float, "Largest pull of a residual, in units of the target (model linear). Smaller: less noise, more bias "
         "for skewed targets. Default: from public facts; half of the range with --inference.",
     ),
     "smoothing": _option(
-        float,
-        "Length over which the kink of the loss is rounded: of the margin with --model svc (default 0.5), in units of "
-        "the target with quantile (default: 7.5 % of its range). 0 keeps the kink.",
+        float, "Length over which the kink of the loss is rounded: of the margin with --model svc (default 0.5), in "
+        "units of the target with quantile (default: 7.5 % of its range). 0 keeps the kink.",
     ),
     "width": _option(
         float,
@@ -167,22 +145,20 @@ MODEL: dict[str, tuple[Any, Any]] = {
     "user_smoothing": _option("auto", "Smoothing of a loss with kinks: envelope or randomized (accelerated_user)."),
     "most_rows": _option(int, "PUBLIC cap on a user's distinct rows, for Gaussian noise of objective perturbation."),
     "records_per_user": _option(
-        1,
-        "PUBLIC: how many rows a typical user has, known or guessed. Accuracy gains from it, privacy never "
-        "rests on it. private: found from the data, for 1 to 3 % of epsilon; declared ranges are then not narrowed.",
-        parser=lambda text: text if text == "private" else int(text),
-        metavar="N|private",
+        1, "PUBLIC: how many rows a typical user has, known or guessed. Accuracy gains from it, privacy never rests on "
+        "it. private: found from the data, for 1 to 3 % of epsilon; declared ranges are then not narrowed.",
+        parser=lambda text: text if text == "private" else int(text), metavar="N|private",
     ),
     "neighbors": _option(
-        "replace_one",
-        "replace_one; or add_or_remove_one: whether somebody is in the data is private, too, and --rows (of plan: or "
-        "--users) is a public guess.",
+        "replace_one", "replace_one; or add_or_remove_one: whether somebody is in the data is private, too, and --rows "
+        "(of plan: or --users) is a public guess.",
     ),
     "knots": _option(int, "Number of knots of every numeric column (additive). Default: from public facts."),
     "interactions": _option([], "Two columns that act together, as age,hours; repeatable (additive).", metavar="A,B"),
     "missing": _option(str, "own (default, but for intervals): missing numbers have a value of their own; or none."),
     "monotone": _option([], "Numeric column whose curve must not fall (age) or rise (-age); repeatable (additive)."),
-}  #: Options that describe a linear model on the command line: by name, an option and its default.
+}  # fmt: skip
+"""Options that describe a linear model on the command line: by name, an option and its default."""
 
 OWN = ("quantile", "heavy_tailed", "failure", "surrogate", "constraint")
 OWN += ("slope_cap", "residual_cap", "smoothing", "width", "knots", "interactions", "missing", "monotone")

@@ -12,13 +12,10 @@ from dpconvex.cli import _options, _output
 from dpconvex.cli.budget import Paid, pay, write_certificate
 from dpconvex.errors import InvalidDataError
 
-By = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Column whose groups are reported too, at no further price; repeat it. A categorical column of the "
-        "schema, or COLUMN=LEVEL,LEVEL with its public levels."
-    ),
-]
+By = Annotated[list[str] | None, typer.Option(
+    help="Column whose groups are reported too, at no further price; repeat it. A categorical column of the schema, or "
+    "COLUMN=LEVEL,LEVEL with its public levels."
+)]  # fmt: skip
 
 
 @_output.one_line_errors

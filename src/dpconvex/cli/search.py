@@ -18,15 +18,12 @@ if TYPE_CHECKING:
     from dpconvex.algorithms import PredictedError
     from dpconvex.algorithms.search.plan import SearchPlan
 
-Over = Annotated[
-    list[str],
-    typer.Option(
-        metavar="NAME=V1,V2,...",
-        help="A parameter of the model (`coefficient_norm`, `width`, `target_bounds`, ...) and its values; several "
-        "times for a grid. Values: numbers, words, LOWER:UPPER, none. The first setting is the default. Choose them "
-        "without looking at the data.",
-    ),
-]
+Over = Annotated[list[str], typer.Option(
+    metavar="NAME=V1,V2,...",
+    help="A parameter of the model (`coefficient_norm`, `width`, `target_bounds`, ...) and its values; several times "
+    "for a grid. Values: numbers, words, LOWER:UPPER, none. The first setting is the default. Choose them without "
+    "looking at the data.",
+)]  # fmt: skip
 
 
 @_output.one_line_errors

@@ -91,8 +91,7 @@ class TableCells:
         Of open columns the numbers themselves: then all are float64.
         """
         frame = open_table(table, [name for part in self.described for name in part.inputs])
-        pairs = zip(self.columns, self.described, strict=True)
-        found = [column.encode(part.read(frame)) for column, part in pairs]
+        found = [column.encode(part.read(frame)) for column, part in zip(self.columns, self.described, strict=True)]
         return np.stack(found, axis=1).astype(np.float64 if self.open else np.int64)
 
     def decode(self, codes: Array, rng: np.random.Generator) -> "pa.Table":

@@ -36,25 +36,20 @@ def name_model(model: Any) -> Any:
 def model_digest(model: Any) -> str:
     """Return the SHA-256 of all that predictions depend on: released numbers and public facts; it survives saving."""
     given, classes = model.get_params(deep=False), getattr(model, "classes_", None)
-    bounds = {name: given.get(name) for name in ("feature_bounds", "target_bounds")}
     names = vars(model).get("feature_names_in_")
     domain = given.get("domain")
     facts: dict[str, Any] = {
-        "estimator": type(model).__name__,
-        "schema": None if model.schema is None else model.schema.to_toml(),
+        "estimator": type(model).__name__, "schema": None if model.schema is None else model.schema.to_toml(),
         "domain": None if domain is None else domain_fields(domain),
-        **{
-            name: pair if pair is None or isinstance(pair, str) else [np.asarray(b, float).tolist() for b in pair]
-            for name, pair in bounds.items()
-        },
         **({"ranges": [astuple(each) for each in model.ranges_]} if model.ranges_ else {}),
         **{name: None if given.get(name) is None else float(given[name]) for name in _ENCODING},
         "classes": None if classes is None else np.asarray(classes).tolist(),
-        "slope_cap": vars(model).get("slope_cap_"),
-        "probabilities": given.get("probabilities"),
-        "columns": int(model.n_features_in_),
-        "names": None if names is None else [str(name) for name in names],
-    }
+        "slope_cap": vars(model).get("slope_cap_"), "probabilities": given.get("probabilities"),
+        "columns": int(model.n_features_in_), "names": None if names is None else [str(name) for name in names],
+    }  # fmt: skip
+    for name in ("feature_bounds", "target_bounds"):
+        pair = given.get(name)
+        facts[name] = pair if isinstance(pair, str | None) else [np.asarray(b, float).tolist() for b in pair]
     if "knots_" in vars(model):  # additive models
         facts["shapes"] = [model.interactions, model.missing, model.knots_]
     found = hashlib.sha256(json.dumps(facts, sort_keys=True, separators=(",", ":"), default=str).encode())

@@ -100,8 +100,7 @@ class Scaled(FeatureMap):
     def domain(self) -> DataDomain:
         ends = zip(self.lower.tolist(), self.upper.tolist(), strict=True)
         likely: Any = ("any" if self.open else likely_values(*each) for each in ends)  # as schemas do for a column
-        runs = groupby(likely)
-        return DataDomain(tuple(Block(len([*run]), "linf", 0.5, "features", values) for values, run in runs))
+        return DataDomain(tuple(Block(len([*run]), "linf", 0.5, "features", values) for values, run in groupby(likely)))
 
     def encode(self, X: Any, missing: float = 0.0) -> Floats:
         self.domain.check_columns(X)

@@ -80,10 +80,7 @@ def numeric_shape(column: NumericColumn, at: int, knots: tuple[float, ...], own:
     """Return hats of degree 1 at knots, and a vertex for missing cells where public facts say so."""
     places = column.positions(knots)
     vertices = Knots(tuple(places), own)
-
-    def write(raw: Floats, out: Floats) -> None:
-        vertices.write(raw[:, at], out)
-
+    write = lambda raw, out: vertices.write(raw[:, at], out)  # noqa: E731
     rule = {"lower": column.lower, "upper": column.upper, "transform": column.transform, "knots": places}
     rule = {"kind": "numeric", "column": column.name, **rule, "missing": own, **_extras(column)}
     return ShapeColumn(column.name, "numeric", (*knots, *((MISSING,) if own else ())), write, vertices, rule)

@@ -136,8 +136,6 @@ class AdditiveModel(WithIntervals):
             raise InvalidParameterError("monotone", self.monotone, what)
         return {str(name): words[word] for name, word in given.items()}
 
-    # The plan.
-
     def _plans(self, features: FeatureMap, n: int, loss: LinearModelLoss, unit: Unit = Unit.RECORD) -> Found:
         """Return the plans for the number of knots with the smallest expected error, or for straight lines."""
         shapes = cast(ShapeMap, features)
@@ -201,8 +199,6 @@ class AdditiveModel(WithIntervals):
         features = replace(self._feature_map(self.n_features_in_), placed=getattr(self.plan_, "placed", ()))
         features = features.at(getattr(self.plan_, "knots", 2))
         return self._planned(features, self.plan_.problem, replace(self.plan_.privacy, epsilon=epsilon), SHAPES)
-
-    # Fitted attributes.
 
     def _learned(self) -> None:
         super()._learned()

@@ -58,9 +58,8 @@ class Exported:
         model: Any = self
         bounds = None if "classes_" in vars(self) else model._range()
         cap = model._link.cap if "slope_cap_" in vars(self) else None
-        kind = {"format": "dpconvex-model", "version": VERSION, "estimator": type(self).__name__}
         return {
-            **kind,
+            "format": "dpconvex-model", "version": VERSION, "estimator": type(self).__name__,
             "intercept": np.atleast_1d(model.encoded_intercept_).tolist(),
             "classes": None if bounds else np.asarray(model.classes_).tolist(),
             "bounds": [bounds.lower, bounds.upper] if bounds else None,

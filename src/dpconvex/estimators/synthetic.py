@@ -291,8 +291,7 @@ class PrivateSyntheticData(PrivateEstimator):
             cells = replace(cells, columns=tuple(mended.get(k, one) for k, one in enumerate(cells.columns)))
         self.cells_, self.queries_ = cells, self._queries(cells)
         if self.target_model_ is not None:
-            facts = self.model_, result.tables, cells, self.queries_
-            self.model_ = _target_model.described(self.target_model_, *facts)
+            self.model_ = _target_model.described(self.target_model_, self.model_, result.tables, cells, self.queries_)
         if self.model_ is not result.model:
             self.answers_ = self.model_.answers(self.queries_.subsets)
         self.certificate_, self.n_features_in_ = paid.named(result.certificate), len(cells.columns)
