@@ -83,8 +83,13 @@ def verify(
         return verify_numbers(asked, planned_again, public_key=public_key)
     beside, file = (Path(str(asked)) / name for name in (MODEL, CERTIFICATE))
     try:
-        model = model_digest(load_model(beside)) if os.path.lexists(beside) else None
-        return verify_numbers(file, planned_again, model=model, public_key=public_key)
+        kept = load_model(beside) if os.path.lexists(beside) else None
+        model = None if kept is None else model_digest(kept)
+        found = verify_numbers(file, planned_again, model=model, public_key=public_key)
+        inside = dict(found.fields) if kept is None else kept.certificate_.to_dict()
+        same = all(inside.get(name) == found.fields.get(name) for name in ("target", "spent", "releases"))
+        told = "the certificate in the model file states the same promise, cost and releases"
+        return found if kept is None else replace(found, checks=(*found.checks, Check("model file", same, told)))
     except InvalidDataError as error:
         found = verify_numbers(file, planned_again, public_key=public_key)
         return replace(found, checks=(*found.checks, Check("model", False, str(error))))

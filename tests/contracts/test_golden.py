@@ -238,6 +238,7 @@ def of_logistic() -> dict[str, Thunk]:
         return linear(PrivateLogisticRegression, CLASSES, **{**NORM, **more})
 
     three = {"classes": [0, 1, 2], "y": TERCILES}
+    few: dict[str, Any] = {**three, "algorithm": "objective_perturbation"}  # too few for "auto"
     by_schema = {"schema": SCHEMA, "random_state": 0}
     return {
         **{
@@ -249,8 +250,8 @@ def of_logistic() -> dict[str, Thunk]:
         "uncalibrated": fit(probabilities="sigmoid"),
         "three classes pure": fit(**three),
         "three classes delta": fit(**three, delta=1e-6),
-        "three classes users": fit(**three, delta=1e-6, users=True),
-        "three classes rates": fit(**three, rates=[0.4, 0.3, 0.3]),
+        "three classes users": fit(**few, delta=1e-6, users=True),
+        "three classes rates": fit(**few, rates=[0.4, 0.3, 0.3]),
         "inferred classes": fit(classes="infer"),
         "schema": lambda: PrivateLogisticRegression(**by_schema).fit(TABLE),
         "schema users": lambda: PrivateLogisticRegression(delta=1e-6, **by_schema).fit(TABLE, groups=TABLE["person"]),

@@ -64,6 +64,9 @@ def cases(every: bool) -> Iterator[tuple[str, Callable[..., Any]]]:
     yield "additive", lambda X, y, k: PrivateAdditiveClassifier(**bounds, **labels).fit(X, k)
     yield "inference", lambda X, y, k: PrivateLinearRegression(**bounds, **target, inference=True).fit(X, y)
     yield "users", lambda X, y, k: PrivateLogisticRegression(**bounds, **labels).fit(X, k, groups=np.arange(N) // 3)
+    heavy = {**bounds, **target, "heavy_tailed": 2, "fit_intercept": False}  # of zeros, which leave nothing to do
+    odd = lambda X: 1.0 * ~np.isfinite(X).all(axis=1)  # noqa: E731
+    yield "heavy", lambda X, y, k: PrivateLinearRegression(**heavy).fit(np.outer(odd(X), [0.5, -1]), odd(X))
     yield "median", lambda X, y, k: PrivateGeometricMedian(**fixed, delta=1e-6, radius_bound=2.0).fit(X)
     sparse = {**fixed, "delta": 1e-6, "feature_bound": 1.0}
     yield "lasso", lambda X, y, k: PrivateLasso(**sparse, **target).fit(X, y)

@@ -32,11 +32,12 @@ def evaluate(
     The test records must not be those of the fit, or else both prices add up: see --holdout of `fit`.
     """
     from dpconvex.cli.report import evaluation_content
+    from dpconvex.estimators._digest import model_digest
 
     estimator = dpconvex.load_model(model)
     if estimator.schema is None or estimator.schema.target is None:
         raise InvalidDataError(f"{model}: the model has no schema to read tables with. Use private_metrics in Python")
-    schema = estimator.schema
+    schema, digest = estimator.schema, model_digest(estimator)  # that of the model as it was fitted
     if user_column is not None:
         schema = estimator.schema = replace(schema, user=user_column)
     levels, read = grouped(schema, by)
@@ -49,6 +50,7 @@ def evaluate(
         with _output.working("Evaluating"):
             records = dpconvex.read_table(table, read)
             found = dpconvex.private_metrics(estimator, records, epsilon=epsilon, by=levels, random_state=seed)
+        found = replace(found, certificate_=replace(found.certificate_, model=digest))
         found = write_metrics(found, folder, _output.CERTIFICATE, paid)
         with _output.own_risk(_output.REPORT):
             page = {"evaluated": evaluation_content(found), "certificate": found.certificate_, "number": _output.number}

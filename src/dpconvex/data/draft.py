@@ -35,6 +35,11 @@ _PEOPLE = ("patient", "person", "subject", "user", "customer", "client", "member
            "student", "mrn", "ssn", "id")  # fmt: skip
 _ID_WORDS = (*_PEOPLE, "nr", "no", "num", "number", "key", "uuid", "code", "zip", "zipcode", "postcode", "plz", "phone",
              "uid", "case", "visit", "encounter", "record", "row", "rownames", "unnamed", "index", "pid")  # fmt: skip
+_WHOSE = {*_PEOPLE, "uid", "pid", "userid", "username", "email", "mail", "login", "phone", "msisdn", "nhs", "nino",
+          "cust", "acct", "emp", "staff", "worker", "driver", "card", "iban", "policy", "policyholder", "case",
+          "respondent", "participant", "resident", "voter", "borrower", "tenant", "visitor", "guest", "cookie",
+          "device", "passenger", "citizen", "taxpayer", "donor", "player", "pupil", "panelist", "insured",
+          "beneficiary"}  # fmt: skip
 _TIMES = {"year", "date", "datetime", "timestamp", "time", "period", "quarter", "month", "week", "day", "hour"}
 _WRITTEN = re.compile(r"[^\w.,-]{0,2}[-+]?\d[\d.,'\u00a0 ]*[^\w.,]{0,2}")  # numbers with separators, % or a currency
 _PADDED = re.compile(r"0\d\d+")  # codes such as postal ones, and no numbers, where all have one length
@@ -113,7 +118,12 @@ def draft_schema(table: IntoDataFrame, target: str | None = None, user: str | No
 def _user_hint(frame: nw.DataFrame[Any]) -> str:
     """Return a commented line that asks for the user column; it names a column of repeated ids, if there is one."""
     for name in frame.columns:
-        if set(_words(name)) & set(_PEOPLE) and _names_rows(name) and len(frame) >= _LEAST_ROWS:
+        words = _words(name) or [""]
+        if (
+            _WHOSE.intersection(words)
+            and len(frame) >= _LEAST_ROWS
+            and (_names_rows(name) or words[-1] in _WHOSE | {"name"})
+        ):
             try:
                 codes = frames.label_codes(frame.get_column(name))
             except SchemaError:
@@ -205,7 +215,8 @@ def _categories(series: frames.Series, found: list[str], head: str) -> str:
 
 
 def _many(found: list[str], what: str) -> str:
-    if np.mean([_WRITTEN.fullmatch(text) is not None for text in found] or [False]) >= MOSTLY:
+    written = [_WRITTEN.fullmatch(text) is not None and not _PADDED.fullmatch(text) for text in found]
+    if np.mean(written or [False]) >= MOSTLY:
         return "numbers with separators, decimal commas, % or a currency. Write them plainly, as 1234.5"
     return f"{len(found)} {what}" if found else "every cell is empty"
 

@@ -117,12 +117,10 @@ def elements(values: list[Any] | tuple[Any, ...]) -> Array:
 
 
 def _number(cell: Any) -> float:
-    if isinstance(cell, numbers.Real | decimal.Decimal | str | np.bool_):
-        try:
-            return float(cell)
-        except Exception:  # any cell is legal
-            pass
-    return float("nan")
+    try:
+        return float(cell) if isinstance(cell, numbers.Real | decimal.Decimal | str | np.bool_) else float("nan")
+    except Exception:  # any cell is legal, whatever it says of its class
+        return float("nan")
 
 
 def column_of(values: Any, name: str) -> frames.Series | Array:

@@ -116,12 +116,19 @@ def inferred_classes(y: Any) -> Array:
 def number_array(y: Any) -> Array:
     """Return numeric targets as an array (n,); missing targets, and list entries that are not numbers, are NaN."""
     if isinstance(y, list | tuple):
-        cells = [cell[0] if isinstance(cell, list | tuple) and len(cell) == 1 else cell for cell in y]
-        return numbers_of(elements(cells))
+        return numbers_of(elements([_alone(cell) for cell in y]))
     values, kind = as_series(y)
     if kind in ("text", "objects"):
         raise InvalidDataError("y holds text or objects, and numbers are needed. Convert it to a numeric dtype")
     return numbers(values)
+
+
+def _alone(cell: Any) -> Any:
+    """Return the element of a list of one element; other cells as they are."""
+    try:
+        return cell[0] if isinstance(cell, list | tuple) and len(cell) == 1 else cell
+    except Exception:  # any cell is legal, whatever it says of its class or length
+        return float("nan")
 
 
 @stored

@@ -74,6 +74,8 @@ class PrivateLinearClassifier(_targets.Classifier, PrivateLinearModel):
     @final
     def fit(self, X: Any, y: Any = None, *, groups: Any = None, sample_weight: Any = None) -> Self:
         source = source_from(self.random_state)
+        if isinstance(self.classes, str) and not self._relation.fixes_size:
+            raise InvalidParameterError("classes", self.classes, "is read off labels of private number", "List them")
         opened, weights = _streams.open_rows(self, X, y, groups, sample_weight, apart=True), None
         if opened is None:
             features, encoded = self._encoded(X, reset=True)
@@ -83,8 +85,6 @@ class PrivateLinearClassifier(_targets.Classifier, PrivateLinearModel):
         else:
             features, encoded, targets, whose = opened
             classes = self._named_classes() if y is None else self._labels(X, y)[1]  # `open_rows` needs a schema
-        if isinstance(self.classes, str) and not self._relation.fixes_size:
-            raise InvalidParameterError("classes", self.classes, "is read off labels of private number", "List them")
         self._learn(features, encoded, targets, self._loss(max(len(classes), 2)), source, groups=whose, weights=weights)
         self.classes_ = classes
         if isinstance(self.classes, str):

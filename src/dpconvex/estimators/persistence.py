@@ -278,6 +278,10 @@ def _restored(state: Mapping[str, Any]) -> SavedModel:
     model.certificate_ = PrivacyCertificate.from_json(state["certificate"])
     if model.certificate_.model not in (None, model_digest(model)):
         raise InvalidDataError("its certificate is of another model")
+    promised = model.certificate_.target  # of a model that a search chose, the search's, which is larger
+    covered = model.epsilon <= promised.epsilon and model.delta <= promised.delta
+    if not covered or getattr(model, "neighbors", "replace_one") != promised.neighboring.value:
+        raise InvalidDataError("its certificate is of another promise")
     return model
 
 

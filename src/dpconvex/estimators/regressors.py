@@ -50,6 +50,10 @@ CAPS = (0.5, 0.35, 0.25, 0.18, 0.125, 0.09, 0.0625)
 DEFAULT_WIDTH = 0.2  #: Default width of the pseudo-Huber loss, as a share of the target's range (our choice).
 DEFAULT_SMOOTHING = 0.075
 """Length of the quadratic piece of the pinball loss as a share of the target's range (`benchmarks/consistency.py`)."""
+LEAST_SMOOTHING = 1e-5
+SHORTER, SHORTEST = 2_000.0, 0.0005
+"""Records, times epsilon, for each feature from which on it is shorter, in proportion, and the least length
+(`benchmarks/quantiles.py`)."""
 
 IN_UNITS = ("residual_cap", "width", "smoothing", "heavy_tailed")
 """Parameters in units of the target's range: if one is given, a fit does not look at the target's declared range."""
@@ -135,6 +139,11 @@ class PrivateLinearRegressor(_targets.Regressor, PrivateLinearModel):
     def _explained(self, share: float, look: bool) -> float | None:
         variance = ORDINARY.explained_in_part if look else ORDINARY.explained_variance
         return None if self.heavy_tailed is not None else variance * share**2 or None
+
+    def _of_size(self, loss: LinearModelLoss, records: float) -> LinearModelLoss:
+        if not isinstance(loss, SmoothedPinballLoss) or getattr(self, "smoothing", None) is not None:
+            return loss
+        return replace(loss, width=max(SHORTEST, loss.width / max(1.0, records / SHORTER)))
 
     def plans_at(self, epsilon: float) -> Found:
         """Return all plans of the fitted problem at another epsilon; heavy tails: the method that ran, same moments."""
@@ -386,7 +395,8 @@ class PrivateQuantileRegressor(PrivateLinearRegressor):
     quantile : float, default=0.5
         Which quantile of the target given the features, in (0, 1); 0.5 is the median.
     smoothing : float, optional
-        Length of the quadratic piece that replaces the kink, in the target's unit; 0: none. Default: .075 of its range.
+        Length of the quadratic piece that replaces the kink, in the target's unit; 0: none. Default: .075 of its range,
+        divided by ``n epsilon / (2000 d)`` where that is above 1, for d encoded features; .0005 at least.
     {parameters}
     adversarial_radius, adversarial_norm : optional
         As in `PrivateLogisticRegression`, with ``smoothing=0`` only.
@@ -422,5 +432,7 @@ class PrivateQuantileRegressor(PrivateLinearRegressor):
             share = _validate.real("smoothing", self.smoothing, at_least=0.0) / width
         if share == 0:
             return PinballLoss(self.quantile, target_bound=reach)
-        smooth = min(max(share, 1 / _validate.LARGEST), _validate.LARGEST)
-        return SmoothedPinballLoss(self.quantile, smooth, target_bound=reach, saturating=True)
+        if share < LEAST_SMOOTHING:  # solvers would take hours
+            what = f"must be 0, or at least {LEAST_SMOOTHING:g} of the target's range, {LEAST_SMOOTHING * width:g}"
+            raise InvalidParameterError("smoothing", self.smoothing, what, "Its unit is that of the target")
+        return SmoothedPinballLoss(self.quantile, min(share, _validate.LARGEST), target_bound=reach, saturating=True)

@@ -74,6 +74,8 @@ class LinearModelLoss(ABC):
     curvature_trace: float = forwarded("curvature_bound")
     #: The q of ``trace(phi'') <= (q / A) (A - |phi'|_2)``; serves noise in the l2 (Frobenius) norm only.
     frobenius_self_concordance: float | None = forwarded("self_concordance")
+    #: Share of the records beyond a range that is half as wide which move the minimizer little.
+    spare_tail: float = 0.0
     told: tuple[float, ...] | None = forwarded("rates")  #: Public shares of the classes as the caller gave them.
 
     #: The loss in which errors are judged: this loss, or the loss for which it is a surrogate.

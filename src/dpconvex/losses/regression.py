@@ -205,6 +205,11 @@ class SmoothedPinballLoss(ResidualSplineLoss):
         return base.Spline(-self.quantile, 1.0 - self.quantile, self.width, self.saturating)
 
     @property
+    def spare_tail(self) -> float:
+        """Targets pull at a quantile alike wherever they are beyond it; so that others' quantiles stay in the range."""
+        return 0.04 * min(self.quantile, 1.0 - self.quantile)
+
+    @property
     def offset(self) -> Floats:
         spline = self.spline
         return np.array([self.width * (spline.short(-spline.lower) - spline.short(spline.upper))])

@@ -62,6 +62,7 @@ class WeightedLoss(SmoothLoss):
     self_concordance = forwarded("base", "self_concordance")
     frobenius_self_concordance = forwarded("base", "frobenius_self_concordance")
     offset = forwarded("base", "offset")
+    spare_tail = forwarded("base", "spare_tail")
     trivial = forwarded("base", "trivial")
     value_at_zero = forwarded("base", "value_at_zero")
 

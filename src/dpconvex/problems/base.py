@@ -18,11 +18,11 @@ UP = 1 + 1e-12  # covers the few roundings of a formula for a public constant
 
 
 def inner_product_rounding(dim: int) -> float:
-    """Return a relative error bound for an inner product of `dim` terms and a few more operations; `ROUNDING` at most.
+    """Return a relative error bound for an inner product of `dim` terms and a few more operations.
 
     ``|fl(<w, x>) - <w, x>| <= d u / (1 - d u) |w| |x|``, u = 2^-53 (Higham 2002, section 3.1).
     """
-    return min(ROUNDING, (dim + 16) * 2.0**-53)
+    return (dim + 16) * 2.0**-53
 
 
 class Bounds(Protocol):

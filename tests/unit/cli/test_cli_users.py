@@ -58,6 +58,14 @@ def test_a_user_column_protects_users(folder) -> None:
     assert run("predict", folder / "model", folder / "new.csv").exit_code == 0
 
 
+def test_an_evaluation_for_users_names_the_model_as_it_was_fitted(folder) -> None:
+    assert fit(folder).exit_code == 0
+    given = ("evaluate", folder / "model", folder / "data.csv", "--epsilon", 1, "--out", folder / "later")
+    assert run(*given, "--user-column", "who").exit_code == 0
+    first, later = (json.loads((folder / each / "certificate.json").read_text()) for each in ("model", "later"))
+    assert (later["target"]["unit"], later["model"]) == ("user", first["model"])
+
+
 @pytest.mark.gate
 def test_a_typical_number_of_records_is_found_privately(folder) -> None:
     result = fit(folder, "--user-column", "who", "--records-per-user", "private", "--delta", 1e-6)

@@ -231,6 +231,14 @@ def test_the_last_word_of_a_name_says_whether_whole_numbers_name_rows() -> None:
     assert '# user = "accountNumber"' in draft
 
 
+@pytest.mark.parametrize("name", ["email", "user_id", "userName", "nhs_number", "policy_no", "driver", "card_number"])
+def test_texts_that_name_people_and_repeat_are_proposed_as_user(name: str) -> None:
+    texts = [f"0{k % 90:04d}" for k in range(200)]
+    draft = draft_schema(pd.DataFrame({name: texts, "y": ["a", "b"] * 100}), "y")
+    assert f'# user = "{name}"' in draft
+    assert "separators" not in draft  # codes, and no numbers written for people
+
+
 def test_row_numbers_with_gaps_are_left_out_and_times_are_not() -> None:
     """A stranger's table was filtered, and its row numbers, 1 to 17,566 in 17,549 rows, became a number."""
     gaps = np.flatnonzero(np.arange(1000) % 7)

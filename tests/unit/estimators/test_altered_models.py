@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import skops.io
 from sklearn.base import is_classifier
 
-from dpconvex import Block, DataDomain, load_model, save_model
+from dpconvex import Block, DataDomain, load_model, save_model, verify
 from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget, Schema
 from dpconvex.errors import InvalidDataError
 from dpconvex.estimators import ESTIMATORS, SPARSE_ESTIMATORS
@@ -112,6 +113,28 @@ def test_altered_domains_are_refused(change: dict[str, Any], tmp_path: Path) -> 
     state["parameters"]["domain"]["blocks"][0].update(change)
     with pytest.raises(InvalidDataError, match="is not a dpconvex model: "):
         loaded(state, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change", [{"epsilon": 50.0}, {"delta": 0.1}, {"neighbors": "add_or_remove_one", "rows": N}], ids=str
+)
+def test_a_promise_that_is_not_the_certificates_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
+    save_model(fitted(ESTIMATORS[0], feature_norm=1.0), tmp_path / "m.skops")
+    state = skops.io.load(tmp_path / "m.skops")
+    state["parameters"].update(change)
+    with pytest.raises(InvalidDataError, match="its certificate is of another promise"):
+        loaded(state, tmp_path)
+
+
+def test_verify_compares_the_certificate_with_the_one_in_the_model_file(tmp_path: Path) -> None:
+    """Each alone is whole; a file of another promise beside the model is told."""
+    model = fitted(ESTIMATORS[0], feature_norm=1.0)
+    save_model(model, tmp_path / "model.skops")
+    smaller = replace(fitted(ESTIMATORS[0], feature_norm=1.0).set_params(epsilon=0.1).fit(X, Y).certificate_)
+    for stated, passes in ((model.certificate_, True), (replace(smaller, model=model.certificate_.model), False)):
+        (tmp_path / "certificate.json").write_text(stated.to_json())
+        failed = {check.name for check in verify(tmp_path).checks if not check.passed} - {"noise is not seeded"}
+        assert failed == (set() if passes else {"model file"})
 
 
 @pytest.mark.thin

@@ -23,6 +23,7 @@ from dpconvex import (
     NumericColumn,
     PrivateGeometricMedian,
     PrivateLasso,
+    PrivateLinearRegression,
     PrivateSparseLogisticRegression,
     PrivateSyntheticData,
     PrivateWorstGroupClassifier,
@@ -159,6 +160,28 @@ class Loud:
         raise RuntimeError("secret")
 
     __repr__ = __eq__ = __ne__ = __bool__ = __hash__ = __float__ = __array__ = __len__ = __str__  # pyright: ignore
+
+
+class Liar(float):
+    """A number that fails when it is asked for its class."""
+
+    @property
+    def __class__(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        raise RuntimeError("secret")
+
+
+class Endless(list):
+    """A list of no length."""
+
+    __len__ = Loud.__len__
+
+
+@pytest.mark.parametrize("make", [lambda: Liar(1.0), lambda: Endless([1.0])], ids=["class", "length"])
+def test_elements_of_lists_may_lie_of_their_class_and_length(make: Any) -> None:
+    model = PrivateLinearRegression(1.0, feature_bounds=(0, 1), target_bounds=(0, 1), random_state=0)
+    X, y = [[0.5]] * 50, [0.5] * 50
+    missing = model.fit([[float("nan")], *X], [float("nan"), *y]).coef_.tolist()
+    assert model.fit([[make()], *X], [make(), *y]).coef_.tolist() == missing
 
 
 SCHEMA = Schema(

@@ -178,6 +178,12 @@ def test_what_does_not_go_with_it_is_refused_before_anything_is_paid() -> None:
         lambda: model.fit(X, y, groups=np.column_stack([y, y])),
         lambda: PrivateLogisticRegression(1.0, **{**given, "classes": "infer"}).fit(X, y),
     ]
+    told = set()
+    for rows in (0, 1, 2):  # the same error for any number of records
+        with pytest.raises(InvalidParameterError) as refused:
+            PrivateLogisticRegression(1.0, **{**given, "classes": "infer"}).fit(X[:rows], y[:rows])
+        told.add(str(refused.value))
+    assert len(told) == 1
     with budget_context(epsilon=50, delta=1e-3, neighboring="add_or_remove_one") as budget:
         for ask in asked:
             with pytest.raises(DpconvexError) as refused:

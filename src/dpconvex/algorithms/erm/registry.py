@@ -24,8 +24,8 @@ is one column), where a regression's explained variance is a guess, since plans 
 expected error with few columns (`benchmarks/prior.py`; docs, What was tried, Delta and numbers); 1 for users'
 regressions; OF_USERS_CLASSES for users' two classes (`benchmarks/user_ranks.py`)."""
 
-CENTERED = ("objective_perturbation", "noisy_gradient", "sufficient_statistics", "random_projection")
-"""Methods that may run on recentered columns."""
+CENTERED = ("objective_perturbation", "noisy_gradient", "sufficient_statistics")
+"""Methods that may run on recentered columns. (Few directions of a table lose what tells several classes apart.)"""
 
 PROJECTED = ("objective_perturbation",)
 """Methods that may run on projected columns, or on a constant alone. Other methods gain nothing from a projection:

@@ -93,8 +93,8 @@ class Block:
 
     @property
     def rounded(self) -> float:
-        """The bound, plus what rounding may add to an l2 length, or to weights divided by their sum."""
-        return self.bound * (1 + 1e-15 * (4 + self.size)) if self.norm in ("l2", "simplex") else self.bound
+        """The bound, plus what rounding may add to a length, or to weights divided by their sum."""
+        return self.bound * (1 + 1e-15 * (4 + self.size)) if self.size > 1 and self.norm != "linf" else self.bound
 
     @property
     def linf(self) -> float:
@@ -196,7 +196,7 @@ class DataDomain:
         """Largest l2 norm of a feature vector, the constant included."""
         return math.sqrt(math.fsum(block.l2**2 for block in self.all_blocks)) * (1 + 1e-15)
 
-    @cached_property
+    @property  # kept, it would tell whether a solver asked, which depends on records
     def linf(self) -> float:
         """Largest absolute feature, the constant included."""
         return max(block.linf for block in self.all_blocks)

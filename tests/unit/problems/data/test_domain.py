@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -106,6 +108,14 @@ def test_entries_that_are_stored_twice_are_not_held():
     domain = DataDomain((Block(1, "linf", 0.5), Block(2, "simplex", 1.0)))
     np.testing.assert_array_equal(Records.clipped(twice, domain).rows(slice(None)), [[0.5, 1, 0], [0.5, 0, 1]])
     assert twice.nnz == 6
+
+
+def test_what_rounding_hides_of_a_long_row_is_inside_what_domains_state() -> None:
+    """The row's length is computed as 1, so it is kept; what the small entries add is lost in the sum."""
+    row, domain = np.full((1, 10**5), 0.999 * 2.0**-53), DataDomain.l1_ball(10**5, 1.0)
+    row[0, 0] = 1.0
+    kept = Records.clipped(row, domain).rows(slice(None))[0]
+    assert Fraction(1) < sum(map(Fraction, kept.tolist())) <= Fraction(domain.l1)
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2", "simplex"])

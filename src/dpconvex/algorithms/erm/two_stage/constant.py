@@ -32,15 +32,18 @@ from dpconvex.problems.data.sources.rows import mapped
 from dpconvex.problems.linear.expected_risk import squared_reach, typical_curvature
 from dpconvex.randomness import BitSource
 
-REMAINS = {"explained": 0.6, "regression": 0.3, "classification": CLEARLY, "users": 0.25, "more classes": 0.6}
+REMAINS = {"explained": 0.6, "regression": 0.3, "classification": CLEARLY, "users": 0.25, "several": 0.6, "few": 0.35}
 """Assumed loss of the best constant, as a share of the loss expected of zero parameters, by task. "explained" is for
 regressions where the plan knows what the columns explain, as a share of that; "users" is for two classes with users.
 
 For regressions chosen on learning tables (`benchmarks/constant_share.py`). For two classes the true share is smaller on
 all these tables, but a noisy model's scores still rank records, and a constant's do not: a constant is only for
 hopeless plans. Users are far fewer than records, and fits are often much worse than a constant: the share is that of
-least loss (`benchmarks/user_constant.py`). With more classes .3 is better by 3.5 % on learning tables, but takes
-constants of tables whose columns tell the classes well (`benchmarks/many_classes.py`)."""
+least loss (`benchmarks/user_constant.py`). With several classes .3 is better by 3.5 % on learning tables, but takes
+constants of tables whose columns tell the classes well; "few" is for less than `FEW` records times epsilon, where most
+fits lose more than a constant (`benchmarks/many_classes.py`)."""
+
+FEW = 300.0
 
 
 @final_dataclass
@@ -70,7 +73,8 @@ class ConstantPlan(TwoStagePlan):
             task = "explained" if columns is not None else self.problem.loss.task
             if task == "classification":
                 own = "users" if self.problem.grouped else task
-                task = "more classes" if self.problem.loss.n_outputs > 1 else own
+                few = self.problem.n * self.privacy.epsilon < FEW
+                task = ("few" if few else "several") if self.problem.loss.n_outputs > 1 else own
             expected = given.expected + REMAINS[task] * min(usual.trivial, lost)
         bound = given.bound + (trivial if known else 0.0)
         source = f"{given.source}, among constants" + ("" if known else "; an estimate")

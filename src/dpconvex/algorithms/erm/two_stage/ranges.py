@@ -225,7 +225,8 @@ class RangedPlan(TwoStagePlan):
         if self.look is not None:
             parts = lambda _, y: ranges.parts(SCALED, self._weighed(y)[0])[None]  # noqa: E731
             counts = counted(X, y, groups, parts, ranges.PARTS + 1)
-            target = _chosen(self.look, counts, HALVED, LOOK, source, ledger, self.problem.n)[0]
+            worth = max(HALVED, self.problem.loss.spare_tail * self.problem.n / self.look.scale)  # public
+            target = _chosen(self.look, counts, worth, LOOK, source, ledger, self.problem.n)[0]
         if self.looks is not None:
             within = SCALED if self.place is None else ranges.WHOLE  # how columns are scaled before a run
             places = lambda X, _: ranges.parts_of_columns(within, X, self.looked)  # noqa: E731
