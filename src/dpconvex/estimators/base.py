@@ -289,7 +289,7 @@ class PrivateLinearModel(FittedModel, Exported):
             typical = typical_user.TYPICAL[typical_user.GUESS] if self._asks_users else self.records_per_user
             how: Any = {"at_least": 1, "remedy": "Or 'private': then a fit finds it"}
             many = None if unit == Unit.RECORD else _validate.integer("records_per_user", typical, **how)
-            loss = self._of_size(loss, n * privacy.epsilon / domain.dim)
+            loss = self._of_size(loss, n * min(privacy.epsilon, 10.0) / domain.dim)
             facts = self._weighted(loss), domain, n, float(radius), self.tilt, *attack, many
             problem = LinearModelProblem(*facts, private_n=declared)
             problem = self._expecting(problem, radius / usual, self._look_costs(features, whole, n)[0] > 0)
@@ -303,7 +303,7 @@ class PrivateLinearModel(FittedModel, Exported):
             raise beyond_floats(loss.name) from error
 
     def _of_size(self, loss: LinearModelLoss, records: float) -> LinearModelLoss:
-        """Return the loss of a fit with so many records, times epsilon, for each feature; by default the one given."""
+        """Return the loss of a fit with so many records, times epsilon up to 10, for each feature; by default `loss`."""
         return loss
 
     def plans_at(self, epsilon: float) -> Found:

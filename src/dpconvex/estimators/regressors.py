@@ -53,7 +53,7 @@ DEFAULT_SMOOTHING = 0.075
 LEAST_SMOOTHING = 1e-5
 SHORTER, SHORTEST = 2_000.0, 0.0005
 """Records, times epsilon, for each feature from which on it is shorter, in proportion, and the least length
-(`benchmarks/quantiles.py`)."""
+(`benchmarks/quantiles.py`). Beyond epsilon 10 too few records would lie on it for a solver."""
 
 IN_UNITS = ("residual_cap", "width", "smoothing", "heavy_tailed")
 """Parameters in units of the target's range: if one is given, a fit does not look at the target's declared range."""
@@ -396,7 +396,7 @@ class PrivateQuantileRegressor(PrivateLinearRegressor):
         Which quantile of the target given the features, in (0, 1); 0.5 is the median.
     smoothing : float, optional
         Length of the quadratic piece that replaces the kink, in the target's unit; 0: none. Default: .075 of its range,
-        divided by ``n epsilon / (2000 d)`` where that is above 1, for d encoded features; .0005 at least.
+        divided by ``n epsilon / (2000 d)`` where that is above 1, for d features and epsilon up to 10; .0005 at least.
     {parameters}
     adversarial_radius, adversarial_norm : optional
         As in `PrivateLogisticRegression`, with ``smoothing=0`` only.
