@@ -303,7 +303,7 @@ class PrivateLinearModel(FittedModel, Exported):
             raise beyond_floats(loss.name) from error
 
     def _of_size(self, loss: LinearModelLoss, records: float) -> LinearModelLoss:
-        """Return the loss of a fit with so many records, times epsilon up to 10, for each feature; by default `loss`."""
+        """Return the loss of a fit with so many records, times epsilon up to 10, for each feature: the one given."""
         return loss
 
     def plans_at(self, epsilon: float) -> Found:
