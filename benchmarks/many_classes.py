@@ -3,6 +3,7 @@
     python benchmarks/many_classes.py [--rows 3000] [--seeds 2] [--delta 0] [--caps 1 auto] [--algorithm auto]
         [--json FILE]
     python benchmarks/many_classes.py --constants --json FILE
+    python benchmarks/many_classes.py --few [--delta 1e-6] --json FILE
     python benchmarks/many_classes.py --famous [--seeds 5]
 
 Few tables have a target of more than two classes, so no number of plans for several classes had been chosen on such
@@ -11,8 +12,10 @@ columns tell something about, and its three targets with as many classes; the ta
 excess of a fit is its training loss above that of the best model, as a share of a constant's, and counts as at least
 .005. Printed: geometric means of the excess relative to the first fit, with standard errors over tables. With
 ``--constants``: excess and accuracy relative to never taking a constant, by the share of `REMAINS` (of the loss of zero
-parameters) that decides when a constant is taken. With ``--famous``: log-loss and accuracy of `auto`, pure and with
-delta 1e-6, on iris, wine and digits of scikit-learn, tables that people try first. Fits are seeded, hence not private.
+parameters) that decides when a constant is taken. With ``--few``: the same for less than 600 records times epsilon, on
+targets that a program chose and tables of machine learning (`shares.py`), for the share "few". With ``--famous``:
+log-loss and accuracy of `auto`, pure and with delta 1e-6, on iris, wine and digits of scikit-learn, tables that people
+try first. Fits are seeded, hence not private.
 """
 
 from __future__ import annotations
@@ -21,20 +24,28 @@ import argparse
 import json
 import warnings
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
+import pandas as pd
 from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.linear_model import LogisticRegression
 
 import corpus
+import many_tables
+import prior
+import shares
 from dpconvex import CategoricalColumn, NumericColumn, PrivateLogisticRegression
+from dpconvex.algorithms.erm.two_stage import constant
 from dpconvex.data import ClassTarget
 from dpconvex.errors import DpconvexWarning
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
+FEW, FEW_SHARES = (0, 50, 100, 200, 300, 600), (0.6, 0.35, 0.25, 0.2)
+"""Bounds of records times epsilon, and shares of which the first is no other than with more records"""
 TASKS = {
     "aggression": "btype",
     "attrition": "JobRole EducationField MaritalStatus",
@@ -147,6 +158,47 @@ def constants(lines: list[dict[str, Any]]) -> None:
         print(f"{shown}, accuracy there {np.mean(gained or [0.0]):+.3f}")
 
 
+def few(given: argparse.Namespace) -> None:
+    """Compare fits with constants where records are few, by the share at which a constant is taken."""
+    warnings.simplefilter("ignore")
+    lines: list[dict[str, Any]] = []
+    for task in (task for task in shares.tasks(["keel", "programs"], 6000) if task.kind == many_tables.KINDS[1]):
+        labels, n = np.asarray(task.schema.target.classes)[task.y], len(task.y)  # pyright: ignore
+        gain = max(task.constant - task.best, many_tables.LEAST_GAIN * task.constant)
+        for epsilon in (epsilon for epsilon in (0.03, *EPSILONS) if n * epsilon < FEW[-1]):
+            line: dict[str, Any] = {"table": task.name, "records": n * epsilon, "taken": []}
+            for share in FEW_SHARES:
+                with mock.patch.dict(constant.REMAINS, few=share), mock.patch.object(constant, "FEW", 1e9):
+                    prior.forget()
+                    own = PrivateLogisticRegression(epsilon, given.delta, schema=task.schema)
+                    line["taken"].append(own.plan(n=n)[0].algorithm == "constant")
+            for algorithm in ("auto", "constant"):
+                lost, right = [], []
+                with mock.patch.dict(constant.REMAINS, few=0.6):
+                    prior.forget()
+                    for seed in range(given.seeds):
+                        options = {"algorithm": algorithm, "random_state": many_tables.checksum(f"{task.name} {seed}")}
+                        own = PrivateLogisticRegression(epsilon, given.delta, schema=task.schema, **options)
+                        lost.append(many_tables.loss(task, own.fit(task.frame)))
+                        right.append(float((own.predict(task.frame) == labels).mean()))
+                line[algorithm] = max(float(np.mean(lost) - task.best) / gain, 0.02)
+                line |= {f"{algorithm} loss": float(np.mean(lost)), f"{algorithm} right": float(np.mean(right))}
+            lines.append(line)
+            given.json.write_text(json.dumps(lines))
+    for (low, high), (k, share) in product(pairwise(FEW), enumerate(FEW_SHARES)):
+        some = [line for line in lines if low <= line["records"] < high and line["taken"][k]]
+        if some:
+            logs = pd.Series([np.log(line["constant"] / line["auto"]) for line in some])
+            means = logs.groupby([line["table"] for line in some]).mean()
+            found = (
+                f"{np.exp(means.mean()):.2f} ({means.std() / len(means) ** 0.5:.2f}), worst {np.exp(logs.max()):.1f}"
+            )
+            more = (np.mean([line[f"constant {k}"] - line[f"auto {k}"] for line in some]) for k in ("loss", "right"))
+            over = " and ".join(str(sum(line[k] > 1.1 for line in some)) for k in ("auto", "constant"))
+            shown = "loss {:+.3f}, right {:+.3f}".format(*more)
+            print(f"{low} to {high}, share {share}: {len(some)} cells, {found}, {shown}, above 1.1: {over}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=3000)
@@ -157,11 +209,14 @@ def main() -> None:
     parser.add_argument("--tables", nargs="+", choices=list(TASKS), default=list(TASKS))
     parser.add_argument("--constants", action="store_true")
     parser.add_argument("--famous", action="store_true")
+    parser.add_argument("--few", action="store_true")
     parser.add_argument("--json", type=Path)
     given, lines = parser.parse_args(), []
     warnings.simplefilter("ignore", DpconvexWarning)
     if given.famous:
         return famous(given.seeds)
+    if given.few:
+        return few(given)
     for case in (Case(name, target, given.rows) for name in given.tables for target in TASKS[name].split()):
         for epsilon in EPSILONS:
             line: dict[str, Any] = {"table": case.name, "classes": case.classes, "n": len(case.y), "epsilon": epsilon}

@@ -500,7 +500,7 @@ def test_numbers_of_few_records_have_the_plan_of_lines() -> None:
 
 def test_straight_lines_are_planned_at_budgets_where_their_method_does_not_apply() -> None:
     """A report shows other budgets: it must not fail once a fit is paid for."""
-    model = PrivateAdditiveClassifier(epsilon=3, feature_bounds=(-1, 1), classes=[0, 1, 2], random_state=0)
+    model = PrivateAdditiveClassifier(epsilon=5, feature_bounds=(-1, 1), classes=[0, 1, 2], random_state=0)
     model.fit(np.zeros((500, 10)), np.arange(500) % 3)
     assert model.plan_.algorithm == "recentering"
     assert "recentering" not in [plan.algorithm for plan in model.plans_at(0.02)]
