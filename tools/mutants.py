@@ -2416,6 +2416,14 @@ MUTANTS = (
         (f"{TARGET_RANGE}::test_the_part_is_the_one_that_was_released",),
     ),
     Mutant(
+        "look at the target: tails that are spared are a share of the fullest cell",
+        "algorithms/erm/two_stage/ranges.py",
+        "worth = max(HALVED, self.problem.loss.spare_tail * self.problem.n / self.look.scale)",
+        "worth = max(HALVED, self.problem.loss.spare_tail * counts.max() / self.look.scale)",
+        "",
+        (f"{TARGET_RANGE}::test_scores_are_counts_and_public_numbers_on_a_grid",),
+    ),
+    Mutant(
         "look at the target: weights are dropped after it",
         "algorithms/erm/two_stage/ranges.py",
         "return loss.packed(inside, weights) if isinstance(loss, WeightedLoss) else inside",

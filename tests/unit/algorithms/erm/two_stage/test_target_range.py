@@ -137,18 +137,22 @@ def test_a_replaced_user_moves_every_score_by_one_at_most(size) -> None:
         assert max(np.abs(first - second).max() for second in scores) <= 1
 
 
-def test_scores_are_counts_and_public_numbers_on_a_grid(monkeypatch) -> None:
+@pytest.mark.parametrize("value", [1e300, np.nan])
+@pytest.mark.parametrize("kind", [PrivateLinearRegression, PrivateQuantileRegressor])
+def test_scores_are_counts_and_public_numbers_on_a_grid(monkeypatch, kind, value) -> None:
     """So their sums are exact, and a record moves them by no more than it moves the counts."""
     seen = []
     given = ReportNoisyMax._sample
     monkeypatch.setattr(ReportNoisyMax, "_sample", lambda self, v, s: (seen.append(v), given(self, v, s))[1])
     frame, other = table(), table()
-    other.loc[5, "y"] = 1e300
-    plans = [fitted(each).plan_ for each in (frame, other)]
+    other.loc[5, "y"] = value
+    plans = [fitted(each, kind).plan_ for each in (frame, other)]
     assert np.abs(seen[0] - seen[1]).max() == 1
     assert plans[0].look.sensitivity.value == 1
     assert plans[0].look.scale == plans[1].look.scale
-    worth = HALVED * plans[0].look.scale
+    spared = plans[0].problem.loss.spare_tail  # of quantiles
+    assert (spared > 0) == (kind is PrivateQuantileRegressor)
+    worth = max(HALVED * plans[0].look.scale, spared * len(frame))
     public, few = scored(np.zeros(PARTS + 1), worth), offered(worth / len(frame))
     np.testing.assert_array_equal(public[few], seen[0] - held(np.clip(frame.y / 20_000, 0, 1) - 0.5)[few])
     assert (public * 2**10 % 1 == 0).all()
