@@ -42,8 +42,10 @@ def refuse_with_portions(**given: Any) -> None:
     for name, value in given.items():
         if value is not None:
             what = "cannot be given with data that are read portion by portion"
-            remedy = "Name its column in the schema, if it has a place there, or read the table into a frame"
-            raise InvalidParameterError(name, type(value).__name__, what, remedy)
+            declared = value is True  # by the schema, or as weights of classes
+            remedy = "" if declared else "Name its column in the schema, if it has a place there, or "
+            shown = "declared" if declared else type(value).__name__
+            raise InvalidParameterError(name, shown, what, f"{remedy}read the table into a frame".capitalize())
 
 
 Opened = tuple[FeatureMap, EncodedRows, EncodedRows, UserGroups | None]

@@ -310,6 +310,9 @@ class PrivateLinearModel(FittedModel, Exported):
         """Return all plans of the fitted problem at another epsilon, with every algorithm that applies."""
         problem = replace(self.plan_.problem, factor=None)  # every plan chooses its own coordinates
         whole, features = replace(self.plan_.privacy, epsilon=epsilon), self._feature_map(self.n_features_in_)
+        own, rest = problem.loss.unweighted, self._rest(features, whole, problem.n).epsilon
+        if (loss := self._of_size(own, problem.n * min(rest, 10.0) / problem.domain.dim)) is not own:
+            problem = replace(problem, loss=self._weighted(loss))
         return self._planned(features, problem, whole, "auto", Options(target=self.risk))
 
     def _linked(self, ends: Floats) -> Floats:

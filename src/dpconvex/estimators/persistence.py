@@ -16,6 +16,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import astuple
 from itertools import count
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,7 @@ def save_model(estimator: SavedModel, path: str | Path) -> None:
         raise InvalidParameterError("estimator", type(estimator).__name__, what, remedy)
     check_is_fitted(estimator)
     content = archive(_state(estimator))
-    if estimator.certificate_.model not in (None, model_digest(estimator)):
+    if estimator.certificate_.model not in (None, model_digest(estimator)) or not _covered(estimator):
         what = "was changed after its fit, so its certificate is not of this model"
         raise InvalidParameterError("estimator", type(estimator).__name__, what, "Save it as it was fitted")
     write_atomically(path, content)
@@ -278,11 +279,16 @@ def _restored(state: Mapping[str, Any]) -> SavedModel:
     model.certificate_ = PrivacyCertificate.from_json(state["certificate"])
     if model.certificate_.model not in (None, model_digest(model)):
         raise InvalidDataError("its certificate is of another model")
-    promised = model.certificate_.target  # of a model that a search chose, the search's, which is larger
-    covered = model.epsilon <= promised.epsilon and model.delta <= promised.delta
-    if not covered or getattr(model, "neighbors", "replace_one") != promised.neighboring.value:
+    if not _covered(model):
         raise InvalidDataError("its certificate is of another promise")
     return model
+
+
+def _covered(model: SavedModel) -> bool:
+    """Whether the certificate's promise is the model's; of one that a search chose it is the search's, and larger."""
+    promised, neighbors = model.certificate_.target, getattr(model, "neighbors", "replace_one")
+    same = neighbors == promised.neighboring.value
+    return same and model.epsilon <= promised.epsilon and model.delta <= promised.delta
 
 
 def _check_restored(model: SavedModel, names: Any, classes: Array | None) -> None:
@@ -413,6 +419,8 @@ def _native(value: Any) -> Any:
     """Return NumPy numbers, also those in a pair, as Python numbers, and anything else unchanged."""
     if isinstance(value, (tuple, list)):
         return type(value)(_native(each) for each in value)
+    if isinstance(value, Real) and not isinstance(value, int | float | np.generic):
+        return float(value)  # a fraction
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -427,5 +435,8 @@ def _labels(fields: Mapping[str, Any]) -> Array:
 def _domain(fields: Mapping[str, Any]) -> DataDomain:
     if not all(isinstance(block["name"], str) for block in fields["blocks"]):
         raise InvalidDataError("a block's name must be text")
-    blocks = tuple(Block(b["size"], b["norm"], b["bound"], b["name"], b.get("values", "any")) for b in fields["blocks"])
-    return DataDomain(blocks, fields["intercept"])
+    told = (
+        (b["size"], b["norm"], b["bound"], b["name"], b.get("values", "any"), b.get("largest"))
+        for b in fields["blocks"]
+    )
+    return DataDomain(tuple(Block(*each) for each in told), fields["intercept"])

@@ -143,7 +143,7 @@ class PrivateLinearRegressor(_targets.Regressor, PrivateLinearModel):
     def _of_size(self, loss: LinearModelLoss, records: float) -> LinearModelLoss:
         if not isinstance(loss, SmoothedPinballLoss) or getattr(self, "smoothing", None) is not None:
             return loss
-        return replace(loss, width=max(SHORTEST, loss.width / max(1.0, records / SHORTER)))
+        return replace(loss, width=max(SHORTEST, DEFAULT_SMOOTHING / max(1.0, records / SHORTER)))
 
     def plans_at(self, epsilon: float) -> Found:
         """Return all plans of the fitted problem at another epsilon; heavy tails: the method that ran, same moments."""
@@ -432,7 +432,13 @@ class PrivateQuantileRegressor(PrivateLinearRegressor):
             share = _validate.real("smoothing", self.smoothing, at_least=0.0) / width
         if share == 0:
             return PinballLoss(self.quantile, target_bound=reach)
-        if share < LEAST_SMOOTHING:  # solvers would take hours
-            what = f"must be 0, or at least {LEAST_SMOOTHING:g} of the target's range, {LEAST_SMOOTHING * width:g}"
+        smooth = min(max(share, 1 / _validate.LARGEST), _validate.LARGEST)
+        return SmoothedPinballLoss(self.quantile, smooth, target_bound=reach, saturating=True)
+
+    def _declared_loss(self) -> LinearModelLoss:
+        loss = super()._declared_loss()
+        if isinstance(loss, SmoothedPinballLoss) and loss.width < LEAST_SMOOTHING:  # solvers would take hours
+            least = LEAST_SMOOTHING * self._declared().width
+            what = f"must be 0, or at least {LEAST_SMOOTHING:g} of the target's range, {least:g}"
             raise InvalidParameterError("smoothing", self.smoothing, what, "Its unit is that of the target")
-        return SmoothedPinballLoss(self.quantile, min(share, _validate.LARGEST), target_bound=reach, saturating=True)
+        return loss

@@ -286,7 +286,7 @@ class GroupedNorm(NoiseNorm):
         if not all(np.array_equal(*pair) for pair in same):
             blocks, remedy = f"{len(shapes.sizes)} blocks", "Build the norm from this domain"
             raise InvalidParameterError("domain", blocks, "must have the norm's blocks", remedy)
-        rounding = np.where(self.euclidean | self.centered, 1 + 1e-15 * (4 + shapes.sizes), 1.0)  # as `Block.rounded`
+        rounding = np.where(shapes.sizes > 1, 1 + 1e-15 * (4 + shapes.sizes), 1.0)  # as `Block.rounded`
         widths = shapes.widths * rounding
         return math.fsum(self._group_maxima(widths / self.half_widths) * self.weights) * grouping.UP
 

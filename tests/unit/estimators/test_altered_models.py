@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ import pytest
 import skops.io
 from sklearn.base import is_classifier
 
-from dpconvex import Block, DataDomain, load_model, save_model, verify
+from dpconvex import Block, DataDomain, PrivateLogisticRegression, load_model, save_model, verify
 from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget, Schema
-from dpconvex.errors import InvalidDataError
+from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators import ESTIMATORS, SPARSE_ESTIMATORS
 
 N = 60
@@ -47,6 +48,7 @@ def loaded(state: dict[str, Any], folder: Path) -> Any:
     return load_model(folder / "m.skops")
 
 
+OTHERS = ({"epsilon": 50.0}, {"delta": 0.1}, {"neighbors": "add_or_remove_one", "rows": N})
 EVERY = pytest.mark.parametrize("name", [kind.__name__ for kind in (*ESTIMATORS, *SPARSE_ESTIMATORS)])
 REALS = {"epsilon", "delta", "feature_norm", "feature_bound", "radius", "l2", "coefficient_norm", "tilt"}
 REALS |= {"adversarial_radius", "smallest_share", "slope_cap", "smoothing", "width", "quantile", "heavy_tailed"}
@@ -115,15 +117,28 @@ def test_altered_domains_are_refused(change: dict[str, Any], tmp_path: Path) -> 
         loaded(state, tmp_path)
 
 
-@pytest.mark.parametrize(
-    "change", [{"epsilon": 50.0}, {"delta": 0.1}, {"neighbors": "add_or_remove_one", "rows": N}], ids=str
-)
+@pytest.mark.parametrize("change", OTHERS, ids=str)
 def test_a_promise_that_is_not_the_certificates_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
     save_model(fitted(ESTIMATORS[0], feature_norm=1.0), tmp_path / "m.skops")
     state = skops.io.load(tmp_path / "m.skops")
     state["parameters"].update(change)
     with pytest.raises(InvalidDataError, match="its certificate is of another promise"):
         loaded(state, tmp_path)
+
+
+@pytest.mark.parametrize("change", OTHERS, ids=str)
+def test_a_model_whose_promise_was_changed_after_the_fit_is_not_saved(change: dict[str, Any], tmp_path: Path) -> None:
+    model = fitted(ESTIMATORS[0], feature_norm=1.0).set_params(**change)
+    with pytest.raises(InvalidParameterError, match="was changed after its fit"):
+        save_model(model, tmp_path / "m.skops")
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_fact_of_a_block_and_kind_of_number_is_saved(tmp_path: Path) -> None:
+    model = PrivateLogisticRegression(Fraction(7, 2), domain=DataDomain.l1_ball(3, 1.0, 0.5), classes=[0, 1]).fit(X, Y)
+    save_model(model, tmp_path / "m.skops")
+    read = load_model(tmp_path / "m.skops")
+    assert (read.epsilon, read.domain) == (3.5, model.domain)
 
 
 def test_verify_compares_the_certificate_with_the_one_in_the_model_file(tmp_path: Path) -> None:

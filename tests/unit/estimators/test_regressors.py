@@ -148,8 +148,12 @@ def test_quantiles_of_a_heavy_tail_converge_in_a_wide_range(quantile: float) -> 
     assert model.ranges_[0].upper <= 31_250
     few = PrivateQuantileRegressor(5.0, quantile=quantile, **given).plan(300, 2)[0].problem.loss
     assert (few.width, model.plan_.problem.loss.width < 0.01) == (0.075, True)
+    again = PrivateQuantileRegressor(0.1, quantile=quantile, **given).plan(40_000, 2)[0].problem.loss
+    assert model.plans_at(0.1)[0].problem.loss == again  # as a report's other budgets
     own = PrivateQuantileRegressor(5.0, quantile=quantile, smoothing=50_000, **given)
     assert own.plan(40_000, 2)[0].problem.loss.width == pytest.approx(0.1)
+    with pytest.raises(DpconvexError, match=r"smoothing=1: must be 0, or at least 1e-05 of the target's range, 5\."):
+        own.set_params(smoothing=1).plan(40_000, 2)
 
 
 def test_no_smoothing_means_output_perturbation() -> None:

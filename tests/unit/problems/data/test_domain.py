@@ -11,6 +11,7 @@ from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.geometry import GroupedNorm
 from dpconvex.problems import Block, DataDomain, Records
 
 DOMAINS = [
@@ -115,7 +116,11 @@ def test_what_rounding_hides_of_a_long_row_is_inside_what_domains_state() -> Non
     row, domain = np.full((1, 10**5), 0.999 * 2.0**-53), DataDomain.l1_ball(10**5, 1.0)
     row[0, 0] = 1.0
     kept = Records.clipped(row, domain).rows(slice(None))[0]
-    assert Fraction(1) < sum(map(Fraction, kept.tolist())) <= Fraction(domain.l1)
+    long = sum(map(Fraction, kept.tolist()))
+    assert Fraction(1) < long <= Fraction(domain.l1)
+    for norm in (GroupedNorm.l1(domain), GroupedNorm.weighted_l1(domain), GroupedNorm.block_max(domain)):
+        of_one = Fraction(float(norm.half_widths[0])) / Fraction(float(norm.weights[0]))
+        assert long <= Fraction(norm.record_bound(domain)) * of_one
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2", "simplex"])

@@ -40,8 +40,8 @@ For regressions chosen on learning tables (`benchmarks/constant_share.py`). For 
 all these tables, but a noisy model's scores still rank records, and a constant's do not: a constant is only for
 hopeless plans. Users are far fewer than records, and fits are often much worse than a constant: the share is that of
 least loss (`benchmarks/user_constant.py`). With several classes .3 is better by 3.5 % on learning tables, but takes
-constants of tables whose columns tell the classes well; "few" is for less than `FEW` records times epsilon, where most
-fits lose more than a constant (`benchmarks/many_classes.py`)."""
+constants of tables whose columns tell the classes well; "few" is for up to `FEW` records times epsilon, where most
+fits lose more than a constant, and goes over into "several" up to twice of it (`benchmarks/many_classes.py`)."""
 
 FEW = 300.0
 
@@ -73,9 +73,10 @@ class ConstantPlan(TwoStagePlan):
             task = "explained" if columns is not None else self.problem.loss.task
             if task == "classification":
                 own = "users" if self.problem.grouped else task
-                few = self.problem.n * self.privacy.epsilon < FEW
-                task = ("few" if few else "several") if self.problem.loss.n_outputs > 1 else own
-            expected = given.expected + REMAINS[task] * min(usual.trivial, lost)
+                task = "several" if self.problem.loss.n_outputs > 1 else own
+            ends = (FEW, 2 * FEW), (REMAINS["few" if task == "several" else task], REMAINS[task])
+            share = float(np.interp(self.problem.n * self.privacy.epsilon, *ends))
+            expected = given.expected + share * min(usual.trivial, lost)
         bound = given.bound + (trivial if known else 0.0)
         source = f"{given.source}, among constants" + ("" if known else "; an estimate")
         return replace(given, bound=bound, trivial=trivial, expected=expected, source=source, proved=known)
