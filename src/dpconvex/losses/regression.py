@@ -322,7 +322,9 @@ class PinballLoss(_NumericLoss, base.PiecewiseLinearLoss):
     def slope_interval(self, y: Floats) -> tuple[Floats, Floats]:
         return np.full_like(y, -self.quantile), np.full_like(y, 1.0 - self.quantile)
 
-    spare_tail = SmoothedPinballLoss.spare_tail
+    @property
+    def spare_tail(self) -> float:
+        return self.smoothed(1.0).spare_tail
 
     def smoothed(self, width: float) -> SmoothedPinballLoss:
         return SmoothedPinballLoss(self.quantile, width, self.target_bound)
