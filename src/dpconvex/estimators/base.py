@@ -289,7 +289,7 @@ class PrivateLinearModel(FittedModel, Exported):
             typical = typical_user.TYPICAL[typical_user.GUESS] if self._asks_users else self.records_per_user
             how: Any = {"at_least": 1, "remedy": "Or 'private': then a fit finds it"}
             many = None if unit == Unit.RECORD else _validate.integer("records_per_user", typical, **how)
-            loss = self._of_size(loss, n * min(privacy.epsilon, 10.0) / domain.dim)
+            loss = self._of_size(loss, n, privacy.epsilon, domain.dim)
             facts = self._weighted(loss), domain, n, float(radius), self.tilt, *attack, many
             problem = LinearModelProblem(*facts, private_n=declared)
             problem = self._expecting(problem, radius / usual, self._look_costs(features, whole, n)[0] > 0)
@@ -302,8 +302,8 @@ class PrivateLinearModel(FittedModel, Exported):
         except ArithmeticError as error:
             raise beyond_floats(loss.name) from error
 
-    def _of_size(self, loss: LinearModelLoss, records: float) -> LinearModelLoss:
-        """Return the loss of a fit with so many records, times epsilon up to 10, for each feature: the one given."""
+    def _of_size(self, loss: LinearModelLoss, n: int, epsilon: float, dim: int) -> LinearModelLoss:
+        """Return the loss for n records or users and so many features: the one given, if it depends on none."""
         return loss
 
     def plans_at(self, epsilon: float) -> Found:
@@ -311,7 +311,7 @@ class PrivateLinearModel(FittedModel, Exported):
         problem = replace(self.plan_.problem, factor=None)  # every plan chooses its own coordinates
         whole, features = replace(self.plan_.privacy, epsilon=epsilon), self._feature_map(self.n_features_in_)
         own, rest = problem.loss.unweighted, self._rest(features, whole, problem.n).epsilon
-        if (loss := self._of_size(own, problem.n * min(rest, 10.0) / problem.domain.dim)) is not own:
+        if (loss := self._of_size(own, problem.n, rest, problem.domain.dim)) is not own:
             problem = replace(problem, loss=self._weighted(loss))
         return self._planned(features, problem, whole, "auto", Options(target=self.risk))
 

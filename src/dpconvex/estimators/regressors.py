@@ -140,9 +140,10 @@ class PrivateLinearRegressor(_targets.Regressor, PrivateLinearModel):
         variance = ORDINARY.explained_in_part if look else ORDINARY.explained_variance
         return None if self.heavy_tailed is not None else variance * share**2 or None
 
-    def _of_size(self, loss: LinearModelLoss, records: float) -> LinearModelLoss:
+    def _of_size(self, loss: LinearModelLoss, n: int, epsilon: float, dim: int) -> LinearModelLoss:
         if not isinstance(loss, SmoothedPinballLoss) or getattr(self, "smoothing", None) is not None:
             return loss
+        records = n * min(epsilon, 10.0) / dim  # for each feature; see `SHORTER`
         return replace(loss, width=max(SHORTEST, DEFAULT_SMOOTHING / max(1.0, records / SHORTER)))
 
     def plans_at(self, epsilon: float) -> Found:

@@ -74,8 +74,10 @@ class ConstantPlan(TwoStagePlan):
             if task == "classification":
                 own = "users" if self.problem.grouped else task
                 task = "several" if self.problem.loss.n_outputs > 1 else own
-            ends = (FEW, 2 * FEW), (REMAINS["few" if task == "several" else task], REMAINS[task])
-            share = float(np.interp(self.problem.n * self.privacy.epsilon, *ends))
+            share = REMAINS[task]
+            if task == "several":
+                records = self.problem.n * self.privacy.epsilon
+                share = float(np.interp(records, (FEW, 2 * FEW), (REMAINS["few"], share)))
             expected = given.expected + share * min(usual.trivial, lost)
         bound = given.bound + (trivial if known else 0.0)
         source = f"{given.source}, among constants" + ("" if known else "; an estimate")
