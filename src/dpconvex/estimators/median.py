@@ -69,7 +69,7 @@ class PrivateGeometricMedian(PrivateEstimator):
         None if the algorithm looks for none.
     center_ : array of shape (n_features,) or None
         Released center from which the last stage started; None if the algorithm looks for none.
-    status_ : {"ok", "radius_at_top", "radius_too_large", "center_failed"}
+    status_ : {"ok", "radius_at_top", "radius_too_large", "no_center", "unsettled", "center_failed"}
         Whether the stages found what they looked for; computed from released values.
     {released}
 

@@ -22,6 +22,8 @@ from dpconvex.randomness import BitSource
 
 Points = Any  #: Points (n, dim): an array, or `EncodedRows`, which gives samples by position and sums.
 SHORTENED = 0.125  #: If steps are cut to this share of their length or less, the status says `radius_too_large`.
+FLAT = 0.1  #: Largest `Refined.slope` of a location to be relied on though no center was found
+STEEP = 0.5  #: Least `Refined.slope` of a location not to be relied on though a center was found
 
 
 class LocationPlan(Plan):
@@ -86,6 +88,8 @@ class MedianStatus(StrEnum):
     OK = "ok"
     RADIUS_AT_TOP = "radius_at_top"
     RADIUS_TOO_LARGE = "radius_too_large"
+    NO_CENTER = "no_center"
+    UNSETTLED = "unsettled"
     CENTER_FAILED = "center_failed"
 
 
@@ -100,9 +104,10 @@ class LocationResult:
     center: Floats | None = None  #: (dim,): start of the refinement, the origin if no center was found; None: none
     #: ``ok``; ``radius_at_top``: no radius below the diameter passed, so the data have no crowd at this privacy;
     #: ``radius_too_large``: refinement went on with steps a share `SHORTENED` of those for the radius, or less: only
-    #: the location is to be relied on, and there are many outliers; ``center_failed``: the crowd was too light for the
-    #: test (too few records, too small epsilon, or no crowd), and the location comes from descent over the whole
-    #: domain (other refinements: it is the origin)
+    #: the location is to be relied on, and there are many outliers; ``unsettled``: steps ended at slopes of `STEEP` or
+    #: more; ``center_failed``: the crowd was too light for the test (too few records, too small epsilon, or no crowd),
+    #: and the location comes from descent over the whole domain (other refinements: it is the origin);
+    #: ``no_center``: the same, but descent ended at slopes of `FLAT` or less, so the location is to be relied on
     status: MedianStatus = MedianStatus.OK
 
 
@@ -170,10 +175,11 @@ class CenterFinder(Stage):
 
 
 class Refined(NamedTuple):
-    """Released by refinement: the location (d,), and the share of the planned length to which steps were cut."""
+    """Released by refinement: the location (d,), and what a descent tells of itself."""
 
     location: Floats
-    factor: float = 1.0
+    factor: float = 1.0  #: Share of the planned length to which steps were cut
+    slope: float | None = None  #: Length of the mean of the last gradients and their noise; near 0 only at a median
 
 
 class Booster(Stage):

@@ -123,16 +123,17 @@ class SettlingDescent(OfGradients, Booster):
         approach = math.ceil(APPROACH * T)
         fall = np.geomspace(max(last, REACH * start.ball / T), last, approach, endpoint=False)
         z, kept, count, factor = np.zeros_like(start.center), np.zeros_like(start.center), 0, 1.0
-        before = np.zeros_like(z)
+        before, steep = np.zeros_like(z), np.zeros_like(z)
         for t, size in enumerate((*fall, *np.geomspace(last, last / DECAY, T - approach))):
             gradient = self.gradients.ask(points, start.center, z, source, ledger)
             if before @ gradient < -self.quiet:  # of released values, like all that follows
-                factor, kept, count = factor / 2, np.zeros_like(z), 0
+                factor, kept, count, steep = factor / 2, np.zeros_like(z), 0, np.zeros_like(z)
             before = gradient
             z = into_ball(z - factor * size * gradient, start.ball)
             if t >= approach or T == 1:
-                kept, count = kept + z, count + 1
-        return Refined(start.center + kept / count, factor)
+                kept, count, steep = kept + z, count + 1, steep + gradient
+        noise = self.gradients.mechanism.sigma * math.sqrt(len(z) / count)
+        return Refined(start.center + kept / count, factor, float(np.linalg.norm(steep / count)) + noise)
 
 
 def plan_settling(n: int, dim: int, mu: float, *, steps: int = 60, unit: Unit = Unit.RECORD) -> SettlingDescent:
