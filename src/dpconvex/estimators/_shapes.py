@@ -261,7 +261,7 @@ class ShapeMap(FeatureMap):
             if self.table:
                 cells = Schema(self.columns).compact(X)
             else:
-                self.straight.domain.check_columns(X)
+                DataDomain.l2_ball(len(self.columns), 1.0).check_columns(X)
                 cells = X.astype(np.float64).T
             return np.column_stack([self._cell(k, values) for k, values in enumerate(cells)])
 
@@ -317,7 +317,7 @@ class StraightLines(FeatureMap):
 
     @cached_property
     def domain(self) -> DataDomain:
-        return Schema(tuple(replace(c, indicator=None) if c.numeric else c for c in self.shapes.columns)).domain()
+        return Schema(self.shapes.columns).domain()
 
     def found(self, ranges: Ranges, parts: Ranges = ()) -> "StraightLines":
         return self.shapes.found(ranges, parts).straight
@@ -333,7 +333,10 @@ class StraightLines(FeatureMap):
             return encoded
         parts = list[Floats]()
         for k, (column, block) in enumerate(zip(self.shapes.columns, self.domain.blocks, strict=True)):
-            if block.size > 1:
+            if column.numeric and column.indicator:
+                missing = np.isnan(encoded[:, k])
+                parts.append(np.column_stack([np.where(missing, 0.0, encoded[:, k] - 0.5), 0.5 * missing]))
+            elif block.size > 1:
                 parts.append(level_shape(column, k).weights(encoded))
             else:  # a number or one of two categories, whose middle is 0; or the only level
                 parts.append(np.where(block.norm != "linf", 1.0, np.nan_to_num(encoded[:, [k]] - 0.5)))
@@ -350,8 +353,9 @@ class StraightLines(FeatureMap):
                 own = np.zeros((len(part), blocks[column.name].size - 2))
                 parts.append(np.hstack([-part / 2, part / 2, own]))
             else:
-                parts.append(part - part.mean(1, keepdims=True))
-                shift = shift + part.mean(1)
+                values = np.column_stack([-part[:, 0], part]) / 2 if column.numeric else part
+                parts.append(values - values.mean(1, keepdims=True))
+                shift = shift + values.mean(1)
         parts += [np.zeros((len(coef), block.size)) for block in blocks.values() if block.kind == "pair"]
         return np.hstack(parts), shift
 

@@ -90,6 +90,8 @@ class AdditiveModel(WithIntervals):
         pairs = checked_pairs(self.interactions, columns)
         asked = self.missing == "own" or (self.missing == "auto" and not self.inference)
         own = asked if own is None else own
+        if self.missing == "own":  # of straight lines, too; with "auto" they have what linear models have
+            columns = [replace(c, indicator=True) if c.numeric and c.indicator is None else c for c in columns]
         found = ShapeMap.of(columns, self.schema is not None, own, pairs, free=isinstance(self.knots, str))
         self._directions(found)
         return found

@@ -30,7 +30,7 @@ from dpconvex import (
 )
 from dpconvex.cli._output import json_text
 from dpconvex.cli.main import app
-from dpconvex.data import ClassTarget, NumericTarget
+from dpconvex.data import ClassTarget, NumericTarget, UnrangedColumn
 from dpconvex.errors import InvalidParameterError, SchemaError
 from dpconvex.estimators import ADDITIVE_ESTIMATORS
 from dpconvex.estimators._digest import model_digest
@@ -496,6 +496,42 @@ def test_numbers_of_few_records_have_the_plan_of_lines() -> None:
     # Linear models try twice as many caps on residuals.
     assert ours.predicted_error.expected == pytest.approx(theirs.predicted_error.expected, rel=0.01)
     assert PrivateAdditiveRegressor(0.1, **given).plan(6000, 1)[0].problem.shapes is not None
+
+
+@pytest.mark.parametrize("classes", [("0", "1"), ("0", "1", "2"), ()])
+@pytest.mark.parametrize("private", [False, True])
+@pytest.mark.parametrize("missing", ["auto", "own"])
+def test_straight_lines_are_linear_models_of_missing_numbers_too(classes: Any, private: bool, missing: str) -> None:
+    """They left out what `indicator` says, and `missing="own"`: .64 of log-loss where a linear model had .34."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.uniform(0, 9, 1500), "b": rng.choice(["u", "v", "w"], 1500)})
+    frame[["c", "d", "e", "f"]] = rng.uniform(0, 9, (1500, 4))
+    gone = rng.random(1500) < 0.4
+    frame["y"] = (gone * (len(classes) - 1) if classes else 9.0 * gone + 0.5).astype(int if classes else float)
+    frame.loc[gone, "a"] = np.nan
+    frame["y"] = frame.y.astype(str) if classes else frame.y
+    declared: Any = UnrangedColumn("a", "none") if private else NumericColumn("a", 0, 9)
+    others = [NumericColumn(name, 0, 9) for name in "cdef"]
+    target: Any = ClassTarget("y", classes) if classes else NumericTarget("y", 0, 10)
+    additive, linear = (
+        (PrivateAdditiveClassifier, PrivateLogisticRegression)
+        if classes
+        else (PrivateAdditiveRegressor, PrivateLinearRegression)
+    )
+
+    def of(indicator: bool | None) -> Schema:
+        first = dataclasses.replace(declared, indicator=indicator)
+        rest = [dataclasses.replace(c, indicator=indicator if missing == "own" else None) for c in others]
+        return Schema((first, CategoricalColumn("b", ("u", "v", "w")), *rest), target)
+
+    own = None if missing == "own" else True
+    lines = additive(0.2, schema=of(own), missing=missing, random_state=0).fit(frame)
+    model = linear(0.2, schema=of(True), random_state=0).fit(frame)
+    assert lines.plan_.problem.shapes is None
+    score = "decision_function" if classes else "predict"
+    assert lines.plan_.algorithm == model.plan_.algorithm
+    np.testing.assert_allclose(getattr(lines, score)(frame), getattr(model, score)(frame), rtol=1e-9, atol=1e-9)
+    assert np.ptp(getattr(lines, score)(frame)) > 0 or lines.plan_.algorithm == "constant"
 
 
 def test_straight_lines_are_planned_at_budgets_where_their_method_does_not_apply() -> None:
