@@ -129,7 +129,7 @@ MODEL: dict[str, tuple[Any, Any]] = {
     ),
     "smoothing": _option(
         float, "Length over which the kink of the loss is rounded: of the margin with --model svc (default 0.5), in "
-        "units of the target with quantile (default: 7.5 % of its range, less of it with many records). 0 keeps the kink.",
+        "units of the target with quantile (default: 7.5 % of its range, less with many records). 0 keeps the kink.",
     ),
     "width": _option(
         float,
