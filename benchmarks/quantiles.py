@@ -1,7 +1,7 @@
 """Find from how many records on the pinball loss is smoothed less, and what a look spares of tails.
 
     python benchmarks/quantiles.py [--epsilons 0.1 0.3 1 3 10] [--seeds 2] [--json FILE]
-    python benchmarks/quantiles.py --costs [--rows 10000 100000 400000] [--epsilons 0.3 1 3]
+    python benchmarks/quantiles.py --costs [--huber] [--rows 10000 100000 400000] [--epsilons 0.3 1 3]
 
 Tables are the learning regressions of `corpus.py` with 2,000 records or more (at most 20,000), fitted by schema; with
 ``--costs`` made-up costs of a heavy tail in [0, 500000]. An option is the number of records times epsilon for each
@@ -9,7 +9,9 @@ feature from which on the parabola is shorter (`SHORTER` in `dpconvex.estimators
 records that a look at the target's range spares for each halving (`spare_tail`). Measured is the excess pinball loss as
 a share of a constant's, at least .02, on the records of the fit; the best loss is the least, options with epsilon 30
 included. Printed: geometric means relative to a parabola of .075 of the range, with standard errors over tables, by
-records times epsilon for each feature; and which option each table's others choose. Fits are seeded, hence not private.
+records times epsilon for each feature; and which option each table's others choose. With ``--huber`` the options
+are what looks spare for Huber's loss, and printed are the absolute error over a constant's and the mean prediction.
+Fits are seeded, hence not private.
 """
 
 from __future__ import annotations
@@ -29,10 +31,10 @@ import pandas as pd
 
 import corpus
 import prior
-from dpconvex import PrivateQuantileRegressor
+from dpconvex import PrivateHuberRegressor, PrivateQuantileRegressor
 from dpconvex.data import CategoricalColumn, NumericColumn, NumericTarget, Schema
 from dpconvex.estimators import regressors
-from dpconvex.losses import SmoothedPinballLoss
+from dpconvex.losses import PseudoHuberLoss, SmoothedPinballLoss
 
 LEVELS, BOUNDS = (0.1, 0.25, 0.5, 0.9), (0, 500, 1500, 5000, 15000, 1e9)
 OPTIONS = {"always .075": (np.inf, 0.0)} | {f"{k:,}": (float(k), 0.04) for k in (500, 1000, 2000, 4000, 8000)}
@@ -101,10 +103,14 @@ def costs(n: int, seed: int) -> pd.DataFrame:
     return pd.DataFrame({"cost": cost.clip(0, 5e5), "age": age, "smoker": np.where(smoker, "y", "n"), **more})
 
 
-def made_up(rows: list[int], epsilons: list[float], seeds: int) -> None:
+def cost_schema() -> Schema:
     categories = CategoricalColumn("smoker", ("n", "y")), CategoricalColumn("region", ("ne", "nw", "se", "sw"))
     numbers = NumericColumn("age", 18.0, 80.0), NumericColumn("children", 0.0, 8.0)
-    schema, test = Schema((*numbers, *categories), NumericTarget("cost", 0.0, 5e5)), costs(100_000, 999)
+    return Schema((*numbers, *categories), NumericTarget("cost", 0.0, 5e5))
+
+
+def made_up(rows: list[int], epsilons: list[float], seeds: int) -> None:
+    schema, test = cost_schema(), costs(100_000, 999)
     y = test.cost.to_numpy()
     print("pinball loss over a constant's, share of targets at most the prediction; options:", *OPTIONS)
     for level, n, epsilon in product((0.25, 0.5, 0.75, 0.9), rows, epsilons):
@@ -119,17 +125,37 @@ def made_up(rows: list[int], epsilons: list[float], seeds: int) -> None:
         print(f"{level:<4g} n={n:<7d} eps={epsilon:<4g}", " | ".join(cells), flush=True)
 
 
+def huber(rows: list[int], epsilons: list[float], seeds: int) -> None:
+    schema, test = cost_schema(), costs(100_000, 999)
+    y = test.cost.to_numpy()
+    constant, tails = 2 * pinball(y, float(np.median(y)), 0.5), (0.0, 0.01, 0.02, 0.04)
+    print(f"mean {y.mean():,.0f}, median {np.median(y):,.0f}; absolute error, mean prediction; spared:", *tails)
+    for n, epsilon in product(rows, epsilons):
+        cells = []
+        for tail in tails:
+            found = []
+            for seed in range(seeds):
+                prior.forget()
+                with mock.patch.object(PseudoHuberLoss, "spare_tail", tail):
+                    model = PrivateHuberRegressor(epsilon, schema=schema, random_state=seed).fit(costs(n, seed))
+                found.append(np.asarray(model.predict(test)))
+            lost = np.mean([np.mean(np.abs(y - p)) for p in found]) / constant
+            cells.append(f"{lost:.3f} {np.mean(found):,.0f}")
+        print(f"n={n:<7d} eps={epsilon:<4g}", " | ".join(cells), flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epsilons", nargs="+", type=float)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--costs", action="store_true")
+    parser.add_argument("--huber", action="store_true")
     parser.add_argument("--rows", nargs="+", type=int, default=[10_000, 100_000, 400_000])
     parser.add_argument("--json", type=Path)
     given, lines = parser.parse_args(), []
     warnings.simplefilter("ignore")
     if given.costs:
-        return made_up(given.rows, given.epsilons or [0.3, 1.0, 3.0], given.seeds)
+        return (huber if given.huber else made_up)(given.rows, given.epsilons or [0.3, 1.0, 3.0], given.seeds)
     for line in measured(given.epsilons or [0.1, 0.3, 1.0, 3.0, 10.0], given.seeds):
         lines.append(line)
         print(line, flush=True)

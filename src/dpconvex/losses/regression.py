@@ -235,6 +235,11 @@ class PseudoHuberLoss(_SaturatingLoss):
     # 3 sqrt(3) / 4: with a = |phi'| / A, phi'' = (1 - a^2)^1.5; attained at a = 1/2.
     self_concordance = _rounding.widen_up(0.75 * math.sqrt(3.0))
 
+    @property
+    def spare_tail(self) -> float:
+        """Far beyond `width` targets pull alike. Else range and default width grow with the records, up to the mean."""
+        return 0.04 * min(1.0, 0.2 / self.width) ** 2
+
     @quiet
     def value(self, z: Floats, y: Floats) -> Floats:
         r = np.abs(z - y)

@@ -156,6 +156,18 @@ def test_quantiles_of_a_heavy_tail_converge_in_a_wide_range(quantile: float) -> 
         own.set_params(smoothing=1).plan(40_000, 2)
 
 
+def test_hubers_loss_stays_where_it_is_with_many_records() -> None:
+    """Its width is a share of the range that a look keeps: predictions drifted towards the mean as records grew."""
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (60_000, 2)), (rng.pareto(2.2, 60_000) + 0.2) * 2000  # mean 2,070, median 1,140
+    given: dict[str, Any] = {"feature_bounds": (-1, 1), "target_bounds": (0, 500_000), "random_state": 0}
+    few, many = (PrivateHuberRegressor(4.0, **given).fit(X[:n], y[:n]) for n in (6_000, 60_000))
+    assert many.ranges_[0].upper <= 15_625
+    assert float(np.mean(many.predict(X))) == pytest.approx(float(np.mean(few.predict(X))), rel=0.05)
+    wide = PrivateHuberRegressor(4.0, width=1e9, **given).plan(60_000, 2)[0].problem.loss
+    assert wide.spare_tail < 1e-8
+
+
 def test_no_smoothing_means_output_perturbation() -> None:
     X, y = data(300)
     model = PrivateQuantileRegressor(1.0, smoothing=0, **BOUNDS).fit(X, y)

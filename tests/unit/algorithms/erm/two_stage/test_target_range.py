@@ -150,8 +150,8 @@ def test_scores_are_counts_and_public_numbers_on_a_grid(monkeypatch, kind, value
     assert np.abs(seen[0] - seen[1]).max() == 1
     assert plans[0].look.sensitivity.value == 1
     assert plans[0].look.scale == plans[1].look.scale
-    spared = plans[0].problem.loss.spare_tail  # of quantiles
-    assert (spared > 0) == (kind is PrivateQuantileRegressor)
+    spared = plans[0].problem.loss.spare_tail
+    assert (spared > 0) == (kind in (PrivateQuantileRegressor, PrivateHuberRegressor))
     worth = max(HALVED * plans[0].look.scale, spared * len(frame))
     public, few = scored(np.zeros(PARTS + 1), worth), offered(worth / len(frame))
     np.testing.assert_array_equal(public[few], seen[0] - held(np.clip(frame.y / 20_000, 0, 1) - 0.5)[few])
