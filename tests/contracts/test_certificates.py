@@ -369,6 +369,14 @@ def test_every_algorithm_is_here() -> None:
     assert planners == set(recipes.PLANNERS)
 
 
+def test_the_text_of_every_plan_is_short() -> None:
+    for name, made in PLANS.items():
+        text = repr(plan := made())
+        assert len(text) < 500, name
+        assert plan.algorithm in text, name
+        assert max(map(len, text.splitlines())) <= 100, name
+
+
 def test_genuine_certificates_pass_and_every_number_is_confirmed() -> None:
     for name in PLANS:
         result = verified(name)

@@ -105,16 +105,31 @@ class Plan(Releasing, ABC):
     #: The expected error, in this unit; None if only a bound is known.
     expectation: float | None = forwarded("predicted_error", "expected")
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.__repr__ = cls.__repr__  # inherited: that of a dataclass would list all fields
+
+    def __repr__(self) -> str:
+        return "\n".join([self._title, *(f"  {name}: {fact}" for name, fact in self._facts().items())])
+
     def _repr_html_(self) -> str:
-        error, privacy = self.predicted_error, self.privacy
+        error = self.predicted_error
         expected = error.bound if error.expected is None else error.expected
-        rows = {
+        return panel(self._title, self._facts(), expected / max(error.trivial, 1e-300))
+
+    @property
+    def _title(self) -> str:
+        return f"Plan: {self.algorithm}, {self.constants} constants"
+
+    def _facts(self) -> dict[str, str]:
+        error, privacy = self.predicted_error, self.privacy
+        expected = "" if error.expected is None else f"expected {error.expected:.3g}, "
+        return {
             "promise": f"epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, per {privacy.unit}",
             "noise": self.noise_name,
-            "excess loss": f"expected {expected:.3g}, at most {error.bound:.3g}",
-            "predicting a constant loses": f"{error.trivial:.3g}",
+            "error": f"{expected}at most {error.bound:.3g}",
+            "error of a constant answer": f"{error.trivial:.3g}",
         }
-        return panel(f"Plan: {self.algorithm}, {self.constants} constants", rows, expected / max(error.trivial, 1e-300))
 
     @property
     def hopeless(self) -> bool:

@@ -35,10 +35,6 @@ class LocationPlan(Plan):
     expected_error: float | None = None
     assumptions = ()  # pyright: ignore[reportAssignmentType]
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        cls.__repr__ = LocationPlan.__repr__  # that of a dataclass would list all fields
-
     def __repr__(self) -> str:
         return repr(Plans([self]))
 
