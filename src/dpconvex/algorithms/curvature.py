@@ -164,8 +164,7 @@ class InferencePlan(TwoStagePlan):
             share = block.weights_in(weights)
             return tuple(moments(layout, block, each, most, share) for each, most in zip(seen, bounds, strict=False))
 
-        sizes = (largest(layout, most) for most in bounds)
-        bends, *slopes = map(summation.gram, weighed.total(work), sizes)
+        bends, *slopes = map(summation.gram, weighed.total(work), (largest(layout, most) for most in bounds))
         last = problem.domain.dim - 1
         if groups is None:
             parts = [*[slopes[0][*layout.places]] * self.robust, [slopes[0][last, last] / problem.domain.intercept**2]]

@@ -97,8 +97,7 @@ def median(
         with _output.working("Fitting"), opened_table(points, declared, engine, address, memory) as read:
             paid = pay(budget, promise, "median", points, declared, seed=seed)
             table = read()
-            groups = None if user_column is None else table.column(user_column)
-            estimator.fit(points_of(table, names), groups=groups)
+            estimator.fit(points_of(table, names), groups=None if user_column is None else table.column(user_column))
         result = released(estimator, names)
         (folder / _output.MEDIAN).write_text(_output.json_text(result), encoding="utf-8")
         estimator.certificate_ = write_certificate(estimator.certificate_, folder, paid)

@@ -308,8 +308,7 @@ def scaling(estimator: PrivateLinearModel, users: int, plans: Planner) -> list[l
 
 def print_scaling(table: list[list[dict[str, Any]]]) -> None:
     """Print how the expected loss falls with users and with records per user."""
-    names = sorted({cell["algorithm"] for row in table for cell in row})
-    marks = dict(zip(names, "abcdefghij", strict=False))
+    marks = dict(zip(sorted({cell["algorithm"] for row in table for cell in row}), "abcdefghij", strict=False))
     shown = [[f"{number(cell['excess_loss_bound'])} {marks[cell['algorithm']]}" for cell in row] for row in table]
     title = "\nBound on the excess loss of the best plan, by users and records per user"
     headers = ("users", *(f"{cell['records_per_user']:,}" for cell in table[0]))

@@ -350,8 +350,7 @@ class StraightLines(FeatureMap):
             if column.name not in blocks:  # one level: a constant
                 shift = shift + part[:, 0]
             elif part.shape[1] == 1:
-                own = np.zeros((len(part), blocks[column.name].size - 2))
-                parts.append(np.hstack([-part / 2, part / 2, own]))
+                parts.append(np.hstack([-part / 2, part / 2, np.zeros((len(part), blocks[column.name].size - 2))]))
             else:
                 values = np.column_stack([-part[:, 0], part]) / 2 if column.numeric else part
                 parts.append(values - values.mean(1, keepdims=True))

@@ -303,5 +303,4 @@ class FromLogits(ABC):
         logits = self._log_odds(X)
         if logits.ndim == 2:
             return softmax(logits, axis=1)
-        two = len(self.classes_) == 2
-        return np.column_stack([expit(-logits), expit(logits)] if two else [certain(len(logits))])
+        return np.column_stack([expit(-logits), expit(logits)] if len(self.classes_) == 2 else [certain(len(logits))])

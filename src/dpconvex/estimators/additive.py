@@ -153,8 +153,7 @@ class AdditiveModel(WithIntervals):
         best = min(found, key=expected_of_first)
         if quick.noise != self.noise:
             privacy, chosen = best[0].privacy, self._fitting(shapes, best[0])
-            options = Options(noise=self.noise, sums=self._sums)
-            best = self._planned(chosen, best[0].problem, privacy, SHAPES, options)
+            best = self._planned(chosen, best[0].problem, privacy, SHAPES, Options(noise=self.noise, sums=self._sums))
         if self.algorithm != "auto" or self.knots != "auto" or shapes.pairs:
             return best
         typical, expected = best[0].problem.typical, best[0].predicted_error.expected

@@ -123,8 +123,7 @@ def _functions(rule: dict[str, Any]) -> tuple[Any, ...]:
     """Return functions of NumPy, of numbers (n, 1), and their arguments, that together are a rule's transform."""
     per = 1 / rule.get("scale", 1.0)  # each sign has a column of its own, and their difference is the transform
     signed = (np.outer, {"b": [-per, per]}), (np.clip, {"a_min": 0.0, "a_max": None}), (np.log1p, {}), (np.diff, {})
-    found = {"none": (), "log1p": ((np.log1p, {}),), "sqrt": ((np.sqrt, {}),), "signed_log": signed}
-    return found[rule["transform"]]
+    return {"none": (), "log1p": ((np.log1p, {}),), "sqrt": ((np.sqrt, {}),), "signed_log": signed}[rule["transform"]]
 
 
 def _ends(rule: dict[str, Any]) -> tuple[float, float]:

@@ -288,8 +288,7 @@ def _candidate(
     if noise == "any":
         for plan in reversed(plans):
             pure = all(release.event.pure_epsilon is not None for release in plan.releases)
-            usual = plan.algorithm in ERM_METHODS and plan.noise_name in NOISES
-            noises = {"noise": plan.noise_name} if usual else {}
+            noises = {"noise": plan.noise_name} if plan.algorithm in ERM_METHODS and plan.noise_name in NOISES else {}
             pins[PURE if pure else GAUSSIAN] = {"algorithm": plan.algorithm, **noises}
     return Candidate(settings, plans[0], model)
 

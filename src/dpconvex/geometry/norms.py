@@ -287,8 +287,7 @@ class GroupedNorm(NoiseNorm):
             blocks, remedy = f"{len(shapes.sizes)} blocks", "Build the norm from this domain"
             raise InvalidParameterError("domain", blocks, "must have the norm's blocks", remedy)
         rounding = np.where(shapes.sizes > 1, 1 + 1e-15 * (4 + shapes.sizes), 1.0)  # as `Block.rounded`
-        widths = shapes.widths * rounding
-        return math.fsum(self._group_maxima(widths / self.half_widths) * self.weights) * grouping.UP
+        return math.fsum(self._group_maxima(shapes.widths * rounding / self.half_widths) * self.weights) * grouping.UP
 
     @cached_property
     def coordinate_variances(self) -> Floats:

@@ -34,8 +34,7 @@ class NormExponential(Mechanism[Floats]):
     @cached_property
     def step(self) -> float:
         """Step of the grid of releases, about a millionth of the scale."""
-        step = _rounding.power_of_two_at_most(self.scale) * exact.FINENESS
-        return exact.checked_step(step, self.sensitivity.value)
+        return exact.checked_step(_rounding.power_of_two_at_most(self.scale) * exact.FINENESS, self.sensitivity.value)
 
     @property
     def event(self) -> NormExponentialNoise:

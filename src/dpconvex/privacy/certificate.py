@@ -317,8 +317,7 @@ def _refuse_constant(name: str) -> Any:
 def digest(fields: Mapping[str, Any]) -> str:
     """SHA-256 of the canonical JSON of all fields but the digest itself."""
     content = {key: value for key, value in fields.items() if key != "digest"}
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+    return "sha256:" + hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def signature_path(certificate: Path) -> Path:

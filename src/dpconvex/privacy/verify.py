@@ -264,8 +264,7 @@ def plan_checks(read: PrivacyCertificate, again: Callable[[PrivacyCertificate], 
     same, differs = made == here["dpconvex"], f". Made by dpconvex {made}, whose plans may differ"
     other = "" if same else f"{differs}: verify with that version"
     if read.planner is None:
-        what = "the certificate lacks the planner's inputs, or they cannot be stored"
-        return [Check(PLANNED, False, what + other)]
+        return [Check(PLANNED, False, "the certificate lacks the planner's inputs, or they cannot be stored" + other)]
     try:
         planned = again(read)
     except Exception as error:  # any exception that a forger's inputs cause in a planner is a failed check

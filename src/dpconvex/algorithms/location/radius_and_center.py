@@ -76,8 +76,7 @@ class GroupedRadius(RadiusFinder):
         coins = source.generator()
         points = sample_of(points, self.sample, coins)
         scores = sums.covered_shares(points, sums.Groups.random(self.sample, self.group_size, coins), grid)
-        pairs = zip(grid[:-1].tolist(), scores[:-1].tolist(), strict=True)
-        return self.first(pairs, float(grid[-1]), source, ledger)
+        return self.first(zip(grid[:-1].tolist(), scores[:-1].tolist(), strict=True), float(grid[-1]), source, ledger)
 
 
 @final_dataclass

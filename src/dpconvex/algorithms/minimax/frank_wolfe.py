@@ -204,8 +204,7 @@ class VarianceReducedPlan(base.VertexSamplingPlan):
         return PredictedError(bound, self.problem.trivial_gap, what)
 
     def describe(self) -> Mapping[str, Any]:
-        used = int(self.sizes.sum())
-        return {"phases": self.phases, "score_scales": list(self.score_scales), "records_used": used}
+        return {"phases": self.phases, "score_scales": list(self.score_scales), "records_used": int(self.sizes.sum())}
 
     def _run(self, records: Any, source: BitSource) -> base.SaddleResult:
         problem, session, one = self.problem, self.start(source), SimplexPoint.uniform(1)

@@ -248,8 +248,7 @@ class MultiplicativeWeightsPlan(SaddlePlan):
 
     @property
     def predicted_error(self) -> PredictedError:
-        what = "regret of the learner and loss of the responder"
-        return PredictedError(self.bound, self.problem.trivial_gap, what)
+        return PredictedError(self.bound, self.problem.trivial_gap, "regret of the learner and loss of the responder")
 
     @property
     def releases(self) -> tuple[Release, ...]:

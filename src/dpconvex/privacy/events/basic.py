@@ -260,8 +260,7 @@ class GuardedGaussianNoise(Event):
         value = _rounding.ratio_up(self.sensitivity, self.sigma)
         if self.score_noise == "laplace":
             return value
-        score = _rounding.ratio_up(self.score_sensitivity, self.score_scale)
-        return _rounding.widen_up(math.hypot(value, score))
+        return _rounding.widen_up(math.hypot(value, _rounding.ratio_up(self.score_sensitivity, self.score_scale)))
 
     @property
     def pure(self) -> Fraction:

@@ -79,8 +79,7 @@ class WholeRun(Event):
         if any(part is None for parts in known for part, _ in parts):
             return None
         totals = [accounting.added([(part, times) for part, times in parts if part is not None]) for parts in known]
-        largest = (max(getattr(each, name) for each in totals) for name in ("pure", "mu", "failure", "rho"))
-        return Parts(*largest)
+        return Parts(*(max(getattr(each, name) for each in totals) for name in ("pure", "mu", "failure", "rho")))
 
     def delta(self, epsilon: float) -> float:
         if (pure := self.pure_epsilon) is not None:

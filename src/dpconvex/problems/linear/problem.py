@@ -168,8 +168,7 @@ class LinearModelProblem(Problem):
         if self.lift is None:
             return self.on(records, targets, l2, groups)
         lifted = records.lifted(partial(self.lift.column, self.loss), targets, self.lift.domain)
-        objective = self._lifted.on(lifted, targets, self.lift.ridge(l2))
-        return replace(objective, linear=self.lift.linear(self.loss))
+        return replace(self._lifted.on(lifted, targets, self.lift.ridge(l2)), linear=self.lift.linear(self.loss))
 
     def constraint(self, radius: float) -> ConvexSet:
         return super().constraint(radius) if self.lift is None else self.lift.constraint(radius)

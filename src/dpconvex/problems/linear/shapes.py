@@ -160,8 +160,7 @@ class Pair:
         one, two = self.first.prior, self.second.prior
         sides = [np.eye(len(p.mass)) if p.kernel is None else p.kernel for p in (one, two)]
         kernel = cast(Floats, np.kron(_centered(sides[0]), _centered(sides[1])))
-        mass = cast(Floats, np.kron(one.mass, two.mass))
-        return Prior(kernel, mass, GUESS.pair * kernel / kernel.diagonal().max())
+        return Prior(kernel, cast(Floats, np.kron(one.mass, two.mass)), GUESS.pair * kernel / kernel.diagonal().max())
 
 
 def _centered(kernel: Floats) -> Floats:

@@ -110,8 +110,7 @@ class HeavyMethod:
 
     def settled(self, problem: LinearModelProblem, k: float) -> Moments | None:
         """Return the moments that follow from public facts, where the loss bounds slopes; else None."""
-        bound = problem.loss.slope_bound
-        return Moments(k, bound) if self.slopes and problem.loss.cut(SMALLEST) is None else None
+        return Moments(k, problem.loss.slope_bound) if self.slopes and problem.loss.cut(SMALLEST) is None else None
 
 
 def _beside(name: str, *given: Any, **more: Any) -> Any:

@@ -176,8 +176,7 @@ class Extension(Surrogate):
     def risk(self, part: Part, data: Data, center: Floats, radius: float) -> Objective:
         """Return the ridge risk with planes accurate to ``alpha / 16``."""
         tolerance = part.l2 * radius**2 / 32
-        loss = part.problem.loss
-        return ExtensionRisk(loss, *data, part.l2, part.level, part.domain, tolerance, center, part.cap)
+        return ExtensionRisk(part.problem.loss, *data, part.l2, part.level, part.domain, tolerance, center, part.cap)
 
     def minimize(self, part: Part, data: Data, center: Floats, near: Near) -> Floats:
         region, radius, start = near

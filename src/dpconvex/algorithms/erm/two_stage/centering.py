@@ -97,8 +97,7 @@ class MovedPlan(TwoStagePlan):
     @cached_property
     def order(self) -> IntArray:
         """Positions of all columns in the order of the method: the numeric ones, then the others."""
-        columns = np.arange(self.problem.domain.n_features)
-        return np.concatenate([self.numeric, np.setdiff1d(columns, self.numeric)])
+        return np.concatenate([self.numeric, np.setdiff1d(np.arange(self.problem.domain.n_features), self.numeric)])
 
     @property
     def coefficient_deviation(self) -> Floats | None:

@@ -177,8 +177,7 @@ class RangedPlan(TwoStagePlan):
         if len(sought) != len(self.placed) or not all(whole) or any(min(np.diff(cut)) < 1 for cut in sought):
             raise InvalidParameterError("knots", sought, "must be edges of cells, increasing, of each column's range")
         parts = {"target_cells": tuple(target), "cells": tuple(map(tuple, cells))}
-        plan = continued(self, outer=outer, edges=tuple(map(tuple, edges)), **parts)
-        return TwoStagePlan.resumed(plan, *later)
+        return TwoStagePlan.resumed(continued(self, outer=outer, edges=tuple(map(tuple, edges)), **parts), *later)
 
     @property
     def theorem(self) -> str:

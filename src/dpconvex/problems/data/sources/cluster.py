@@ -143,8 +143,7 @@ class RayPartitions(Partitions):
         with quiet_reading():
             steps = data._logical_plan.dag.post_order_iter() if hasattr(data, "_logical_plan") else ()
             check_origin(" ".join([data.stats(), *(each.name for each in steps)]), "", (), "Ray")
-            chosen = chosen_columns(columns, list(data.schema().names))
-            self._blocks = data.select_columns(chosen).to_arrow_refs()
+            self._blocks = data.select_columns(chosen_columns(columns, list(data.schema().names))).to_arrow_refs()
         none: Any = ray.get(_remote(lambda block: block.slice(0, 0)).remote(self._blocks[0]))
         self._kinds, self.empty = none.schema, _cell_by_cell(none, none.schema)
 
