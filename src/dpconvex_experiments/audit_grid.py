@@ -101,8 +101,7 @@ def read_grid(file: Path) -> tuple[Settings, list[Cell]]:
 def _text(settings: Settings, cells: Iterable[Cell]) -> str:
     """JSON with one line for each cell."""
     rows = [list(asdict(cell).values()) for cell in cells]
-    columns = list(Cell.__dataclass_fields__)
-    head = json.dumps({"settings": asdict(settings), "columns": columns}, indent=1)[:-2]
+    head = json.dumps({"settings": asdict(settings), "columns": list(Cell.__dataclass_fields__)}, indent=1)[:-2]
     return f'{head},\n "cells": [\n  ' + ",\n  ".join(map(json.dumps, rows)) + "\n ]\n}\n"
 
 

@@ -189,8 +189,7 @@ class Record:
 
     def _csv(self) -> str:
         buffer = io.StringIO()
-        writer = csv.writer(buffer, lineterminator="\n")
-        writer.writerows([self.outcome.columns, *self.outcome.rows])
+        csv.writer(buffer, lineterminator="\n").writerows([self.outcome.columns, *self.outcome.rows])
         return buffer.getvalue()
 
 

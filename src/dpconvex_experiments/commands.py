@@ -241,8 +241,7 @@ def reproduce(
 
 
 def _chosen(name: str | None, experiments: dict[str, Experiment]) -> Sequence[Experiment]:
-    families = {experiment.family for experiment in experiments.values()}
-    names = [*experiments, *sorted(families), "all"]
+    names = [*experiments, *sorted({experiment.family for experiment in experiments.values()}), "all"]
     if name not in names:
         raise _output.unknown(name, names, "must be an experiment, a family or all", "reproduce")
     return [e for e in experiments.values() if name in ("all", e.family, e.name)]

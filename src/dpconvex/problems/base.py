@@ -75,10 +75,6 @@ class Objective(ABC):
         """Return ``J(w)``."""
         return self.value_and_gradient(w)[0]
 
-    def upper_values(self, points: Floats) -> Floats:
-        """Return values at points (k, dim), above J by at most `oracle_error` and rounding."""
-        return np.array([self.value(w) for w in points])
-
     def gradient(self, w: Floats) -> Floats:
         """Return a (sub)gradient at `w`, shape (dim,)."""
         return self.value_and_gradient(w)[1]

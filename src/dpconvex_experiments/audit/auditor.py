@@ -93,8 +93,7 @@ def _default_pairs(plan: Any, seed: int) -> Pairs:
 
 
 def _counted(subject: Subject, name: str, runs: int, error: float, source: BitSource, track: Track) -> Finding:
-    outputs = _outputs(subject, name, runs, source, track)
-    counted = bounds.prove(*outputs, subject.plan.privacy.delta, error)
+    counted = bounds.prove(*_outputs(subject, name, runs, source, track), subject.plan.privacy.delta, error)
     detail = f"{counted.event}: {counted.first:.4g} against {counted.second:.4g} of {runs - runs // 2} runs"
     return Finding("counting", name, counted.epsilon, 1 - error, detail)
 

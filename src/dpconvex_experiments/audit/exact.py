@@ -178,8 +178,7 @@ def _points(plan: ObjectivePerturbationPlan, sigma: float) -> Floats:
     if sigma:
         return np.linspace(-1, 1, 60_001) * (8 * sigma + 4 * plan.problem.loss.slope_bound * bound) / (n * plan.l2)
     kinks = (np.array([0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0])[:, None] + _OFFSETS).ravel()
-    margins = np.concatenate([kinks, -kinks, np.linspace(-3, 3, 601), np.linspace(-60, 60, 241)])
-    return np.unique(margins) / bound
+    return np.unique(np.concatenate([kinks, -kinks, np.linspace(-3, 3, 601), np.linspace(-60, 60, 241)])) / bound
 
 
 def _log_density(plan: ObjectivePerturbationPlan, data: tuple[Any, ...], points: Floats, log_noise: Any) -> Floats:

@@ -84,5 +84,4 @@ class Pace:
         """Return `wanted`, or as many as a share of the time left pays for at `each` seconds, at least `fewest`."""
         if self.seconds is None or each <= 0:
             return wanted
-        left = share * max(self.seconds - self.spent, 0.0)
-        return max(min(wanted, fewest), min(wanted, int(left / each)))
+        return max(min(wanted, fewest), min(wanted, int(share * max(self.seconds - self.spent, 0.0) / each)))

@@ -61,8 +61,7 @@ class Draw:
 
 def cluster(bound: float, n: int, rng: np.random.Generator) -> Draw:
     """Gaussian cluster with uniform outliers in a ball of radius `bound`."""
-    points = gaussian_cluster(bound, n, DIM, SIGMA, INSIDE, rng)[0]
-    return Draw(points, SIGMA * math.sqrt(DIM), bound)
+    return Draw(gaussian_cluster(bound, n, DIM, SIGMA, INSIDE, rng)[0], SIGMA * math.sqrt(DIM), bound)
 
 
 def heavy(freedom: float, n: int, rng: np.random.Generator) -> Draw:

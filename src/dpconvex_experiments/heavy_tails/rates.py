@@ -91,8 +91,7 @@ def worst_excess(
     worst.
     """
     moments = Moments(point.k, 1.0)
-    problem = wide_problem(LinearLoss(), point.d, point.n, moments)
-    plan = planner(problem, PrivacyParams(point.epsilon), moments)
+    plan = planner(wide_problem(LinearLoss(), point.d, point.n, moments), PrivacyParams(point.epsilon), moments)
     first = 2 * plan.problem.radius * plan.phases[0].l2  # Delta_1 of the specification
     strengths = sorted({min(first * fraction, STRONG[-1]) for fraction in FRACTIONS} | {*STRONG})
     excess = np.zeros((runs, len(strengths)))

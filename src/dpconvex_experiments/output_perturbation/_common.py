@@ -95,5 +95,4 @@ class Risk:
         from dpconvex.solvers import default_solver
 
         ridge = self.problem.on(self._records, self._y, l2)
-        solver = default_solver(self.problem.loss, None, self.problem.dim)
-        return self(solver.solve(ridge, 1e-4).point)
+        return self(default_solver(self.problem.loss, None, self.problem.dim).solve(ridge, 1e-4).point)

@@ -198,8 +198,7 @@ def baselines(setting: Setting, anchors: Anchors) -> Outcome:
     rows: list[Row] = []
     near: dict[str, Estimate] = {}
     below: list[Check] = []
-    cells = [(n, d) for d in dims for n in sizes]
-    for n, d in setting.track(cells, "Comparing"):
+    for n, d in setting.track([(n, d) for d in dims for n in sizes], "Comparing"):
         truth = rng.standard_normal(d)
         X, y = logistic_records(rng, n, TRUE_NORM * truth / np.linalg.norm(truth))
         risk = Risk(LogisticLoss(), X, y)
@@ -307,8 +306,7 @@ def _row(d: int, epsilon: float, count: int, seed: int) -> tuple[Row, Estimate, 
     bound = schedule.l2 / 2 + (1 + schedule.l2) * (schedule.solver_radius + x * schedule.reach)
     worst = CustomProblem(MaxRisk(LocationLoss(DataDomain.l2_ball(d, 1.0), 1e-9)), 2 * d, 1.0)
     own = output_perturbation.plan(worst, PrivacyParams(epsilon))[0].schedule.reach
-    X = np.vstack([np.eye(d), -np.eye(d)]) / 2
-    risk = worst.objective(X, np.zeros(2 * d), 0.0)
+    risk = worst.objective(np.vstack([np.eye(d), -np.eye(d)]) / 2, np.zeros(2 * d), 0.0)
     ball, zero = L2Ball(1.0), np.zeros(d)
     found = []
     for reach in (schedule.reach, 2.0):

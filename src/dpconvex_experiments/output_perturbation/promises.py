@@ -185,8 +185,7 @@ class _Case:
     attack: float = 0.0
 
     def plan(self, n: int) -> OutputPerturbationPlan:
-        domain = DataDomain.l2_ball(DIM, 1.0)
-        problem = LinearModelProblem(self.loss, domain, n, 1.0, self.tilt, self.attack)
+        problem = LinearModelProblem(self.loss, DataDomain.l2_ball(DIM, 1.0), n, 1.0, self.tilt, self.attack)
         return output_perturbation.plan(problem, PrivacyParams(1.0), l2=self.l2)[0]
 
 
@@ -260,8 +259,7 @@ def _moved(plan: OutputPerturbationPlan, X: Floats, y: Floats, other: Floats) ->
     radius = max(1e-6 * plan.schedule.sensitivity, problem.certifiable_radius(l2))
     both = [plan.solver.solve(problem.objective(X, labels, l2), radius, plan.constraint) for labels in (y, other)]
     first, second = (problem.parameters(found.point) for found in both)
-    slack = sum(min(found.accuracy.bound, radius) for found in both)
-    return float(np.linalg.norm(first - second)) - slack
+    return float(np.linalg.norm(first - second)) - sum(min(found.accuracy.bound, radius) for found in both)
 
 
 # E4: what an attacker can prove about epsilon from releases, next to what is claimed.
@@ -340,8 +338,7 @@ def _attacks(centers: Floats, quick: bool) -> list[_Attack]:
 
 def _plan(privacy: PrivacyParams) -> output_perturbation.OutputPerturbationPlan:
     problem = LinearModelProblem(SmoothedHingeLoss(0.5), DataDomain.l2_ball(1, 1.0), N, 1.0)
-    kind = "l2" if privacy.pure else "gaussian"
-    return output_perturbation.plan(problem, privacy, l2=L2, noise=kind)[0]
+    return output_perturbation.plan(problem, privacy, l2=L2, noise="l2" if privacy.pure else "gaussian")[0]
 
 
 def _centers() -> Floats:

@@ -96,8 +96,7 @@ class AdasspPlan(LinearModelPlan):
 
     def ridge(self, eigenvalue: float) -> float:
         """Return the ridge for the noisy smallest eigenvalue."""
-        log = math.log(6 / self.privacy.delta)
-        surely = max(0.0, eigenvalue - math.sqrt(log) * self.eigenvalue.sigma)
+        surely = max(0.0, eigenvalue - math.sqrt(math.log(6 / self.privacy.delta)) * self.eigenvalue.sigma)
         return max(0.0, self.largest_ridge - surely)
 
     def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:

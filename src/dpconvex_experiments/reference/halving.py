@@ -58,8 +58,7 @@ class PairsRadius(RadiusFinder):
 
         counts = np.zeros((len(self.grid) + 1, len(points)), dtype=np.int64)
         neighbors(points, np.square(self.grid), counts)
-        within = 1 + np.cumsum(counts[:-1], axis=0)
-        return np.partition(within, -self.most, axis=1)[:, -self.most :].mean(axis=1)
+        return np.partition(1 + np.cumsum(counts[:-1], axis=0), -self.most, axis=1)[:, -self.most :].mean(axis=1)
 
     def find(self, points: Floats, source: BitSource, ledger: Ledger) -> FoundRadius:
         other = source.generator().integers(len(self.grid))
@@ -85,8 +84,7 @@ class HalvingCenter(OfGradients, CenterFinder):
         rounds = max(1, math.ceil(math.log2(max(ball / radius, 1.0))))
         for _ in range(rounds):  # rho_j = mu^2 / (2 rounds)
             step = ball * 2 * math.sqrt(self.domain.dim * rounds / 3) / (self.mu * self.n)
-            steps = self.gradients.times // rounds
-            z = descend(self.gradients, points, z, ball, step, source, ledger, steps=steps)
+            z = descend(self.gradients, points, z, ball, step, source, ledger, steps=self.gradients.times // rounds)
             ball = ball / 2 + 12 * radius
         return WarmStart(z, 25 * radius, radius)
 

@@ -33,16 +33,19 @@ from dpconvex.algorithms.erm.heavy_tailed.custom import CustomExtension, check_c
 from dpconvex.algorithms.erm.heavy_tailed.localization import LocalizationPlan, To
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy
 from dpconvex.algorithms.erm.heavy_tailed.schedule import TUNING, Phase, Scaled, Setting, Stage, sensitivity
-from dpconvex.algorithms.erm.heavy_tailed.surrogates import SURROGATES, Data
+from dpconvex.algorithms.erm.heavy_tailed.surrogates import SURROGATES, Data, Part, Surrogate
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import ReportNoisyMax
 from dpconvex.plugins import printed
 from dpconvex.privacy import PrivacyParams, Release, Sensitivity
 from dpconvex.problems import CustomProblem, LinearModelProblem, Objective
+from dpconvex.problems.base import inner_product_rounding
+from dpconvex.problems.custom.extension import ExtendedRisk, own_rounding
 from dpconvex.randomness.exact import FINENESS
 from dpconvex_experiments.reference.exponential_mechanism import RADII, Ball, ball_grid, overshoot
 
 MAX_DIM = 2
+TOGETHER = 2**21  #: Most pairs of a record and a point whose planes are computed at a time.
 LEMMA = "up to a constant, values in a ball of radius r move by 2 C r / m, their errors by B (Lowy 2026, Algorithm 7)"
 
 
@@ -74,7 +77,7 @@ class LocalizedMechanismPlan(NetPlan[P]):
     @cached_property
     def errors(self) -> tuple[float, ...]:
         """B of each phase."""
-        return tuple(self.method.error(self.part(phase), phase.stages[0].radius) for phase in self.phases)
+        return tuple(evaluator_error(self.method, self.part(phase), phase.stages[0].radius) for phase in self.phases)
 
     @cached_property
     def choices(self) -> tuple[ReportNoisyMax, ...]:
@@ -112,7 +115,7 @@ class LocalizedMechanismPlan(NetPlan[P]):
     def scores(self, t: int, risk: Objective, net: Floats, center: Floats) -> Floats:
         """Return minus the computed values on the net (Algorithm 6), less a multiple of the grid of scores."""
         step = self.choices[t].step
-        return np.rint(risk.upper_values(center[None]) / step) * step - risk.upper_values(net)
+        return np.rint(upper_values(risk, center[None]) / step) * step - upper_values(risk, net)
 
     def _part(self, t: int, data: Data, center: Floats, releases: Iterator[Release], to: To) -> Floats:
         part, (stage,), (mechanism,) = self.part(self.phases[t]), self.phases[t].stages, self.noises[t]
@@ -122,6 +125,25 @@ class LocalizedMechanismPlan(NetPlan[P]):
         net, entry = self.net(t, found), next(releases)
         scores = self.scores(t, self.method.risk(part, data, center, stage.radius), net, found)
         return net[self.choices[t].release(scores, entry.label, *to, entry.block)]  # line 7
+
+
+def evaluator_error(method: Surrogate, part: Part, radius: float) -> float:
+    """Return B: how far computed values of the risk, up to a constant, are from the exact ones, for every data set."""
+    if isinstance(method, CustomExtension):
+        extender = method.extender(part, radius)
+        return extender.tolerance + own_rounding(extender, part.l2)
+    R, slack = part.problem.radius, inner_product_rounding(part.problem.dim)
+    return 4 * slack * (part.problem.loss.value_at_zero + (part.level + 4 * part.l2 * R) * R)
+
+
+def upper_values(risk: Objective, points: Floats) -> Floats:
+    """Return values at points (k, dim) of the ball, above the risk by at most its `oracle_error` and rounding."""
+    if not isinstance(risk, ExtendedRisk):
+        return np.array([risk.value(w) for w in points])
+    size = max(1, TOGETHER // len(risk.rows))
+    parts = [risk.planes(points[k : k + size]).upper for k in range(0, len(points), size)]
+    means = np.concatenate(parts).reshape(len(points), -1).mean(1)
+    return means + risk.l2 / 2 * np.square(points - risk.center).sum(1)
 
 
 def net_release(setting: Setting, m: int) -> Scaled:
@@ -134,7 +156,7 @@ def net_release(setting: Setting, m: int) -> Scaled:
     def phase(layout: tuple[int, int, int], l2: float) -> Phase:
         truncation = setting.truncation(level, l2, shift)
         radius = max(TUNING.accuracy * level / (l2 * m), setting.finest(truncation, l2, m))
-        error = setting.surrogate.error(setting.part(truncation, l2, m), radius)
+        error = evaluator_error(setting.surrogate, setting.part(truncation, l2, m), radius)
         net = best_net(setting, level, m, radius * l2, error * l2)
         stage = Stage(radius, sensitivity(level, l2, m, radius), 0.5, net.radius / l2, net.side)
         return Phase(*layout, m, l2, truncation, (stage,), (net.bound + rest) / l2)
@@ -146,7 +168,8 @@ def best_net(setting: Setting, C: float, m: int, tau: float, error: float) -> Ba
     """Return the net of the smallest error; all but the side, and what is given of solver and values, times lambda."""
     d, half = setting.problem.dim, setting.epsilon / 2
     theta = (2 * C / m + 2 * tau) / half
-    largest = int(setting.surrogate.most_points(m) ** (1 / d))
+    most = min(2**8, 2**22 // m) if isinstance(setting.surrogate, CustomExtension) else min(2**14, 2**30 // m)
+    largest = int(max(9, most) ** (1 / d))  # so many values of the risk are computed in acceptable time
     sides = np.unique(np.geomspace(3, max(3, largest), 30).astype(int) // 2 * 2 + 1)
     sides = sides[sides <= max(3, largest)][None, :]
     confine = tau + theta * RADII[:, None]

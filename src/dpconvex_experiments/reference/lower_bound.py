@@ -135,6 +135,5 @@ def heavy_tailed_lower_bound(
     least, p = hardest(order, n, dim, epsilon)
     direction = rng.standard_normal(dim)
     law = PackingLaw(order, p, direction / np.linalg.norm(direction))
-    domain = DataDomain.l2_ball(dim, (1 + 1e-9) * p ** (-1 / order))
-    problem = LinearModelProblem(LinearLoss(), domain, n, RADIUS)
+    problem = LinearModelProblem(LinearLoss(), DataDomain.l2_ball(dim, (1 + 1e-9) * p ** (-1 / order)), n, RADIUS)
     return HeavyTailedInstance(problem, law.draw(n, rng), np.zeros(n), law, least)

@@ -195,8 +195,7 @@ class QuadraticGame(SimplexSaddle):
         check_array("records", records, (self.n, 2 * (self.dx + self.dy)))
 
     def _vectors(self, records: Any, rows: slice) -> list[Floats]:
-        ends = np.cumsum([self.dx, self.dx, self.dy])
-        return np.split(clamped(records[rows], 1.0), ends, axis=1)
+        return np.split(clamped(records[rows], 1.0), np.cumsum([self.dx, self.dx, self.dy]), axis=1)
 
     def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> Pair:
         q, a, b, r = self._vectors(records, rows)

@@ -59,8 +59,7 @@ def vertex_mirror_descent(
     # Proposition 3.3, with the 1/16 that Theorem 3.1 drops: erratum E9.
     cap = (n // T) * epsilon / (16 * L0 * math.sqrt(T * (K + 1) * logd)) if L0 else math.inf
     step = min(cap, math.sqrt(ell / T) / max(problem.lipschitz))
-    steps = (step, step if problem.dy > 1 else 0.0)
-    return vertex_descent.Schedule.of(layout, sizes, steps, bound)
+    return vertex_descent.Schedule.of(layout, sizes, (step, step if problem.dy > 1 else 0.0), bound)
 
 
 @printed("anytime_mirror_descent")
@@ -153,8 +152,7 @@ def heavy_tailed(setting: Setting, failure: float) -> Schedule:
     base = math.sqrt(2 * total) / R
     phases: list[Phase] = []
     for t, (m, error) in enumerate(zip(sizes, errors, strict=True)):
-        layout = (2**t - 1, 2 ** (t + 1), J, m)
-        phase = _printed_phase(setting, layout, base * growth**t, error)
+        phase = _printed_phase(setting, (2**t - 1, 2 ** (t + 1), J, m), base * growth**t, error)
         if phases and phase.stages[1].radius < setting.finest(phase.truncation, phase.l2, phase.m):
             break  # beyond double precision
         phases.append(phase)

@@ -128,8 +128,7 @@ def accelerated(
             noise = 1000 * (math.log(n * dim) + epsilon - math.log(delta))
         else:
             batch, noise = max(1 / epsilon + users * epsilon / math.sqrt(steps), users / steps), 1.0
-        deviation = noise * tau * math.sqrt(steps) / (epsilon * users)
-        phases.append(Batched(users, batch, steps, weight, deviation))
+        phases.append(Batched(users, batch, steps, weight, noise * tau * math.sqrt(steps) / (epsilon * users)))
     gradients = sum(phase.steps * min(phase.batch, phase.users) * m for phase in phases)
     bound, square = 0.0, 1.0
     for phase in phases:

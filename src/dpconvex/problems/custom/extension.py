@@ -188,13 +188,6 @@ class ExtendedRisk(PlanesRisk):
 
         return self.extender.planes(f, np.repeat(points, n, axis=0))
 
-    def upper_values(self, points: Floats) -> Floats:
-        """Return upper bounds of J at points (k, dim) of the ball, above it by at most `oracle_error`."""
-        size = max(1, _TOGETHER // len(self.rows))
-        parts = [self.planes(points[k : k + size]).upper for k in range(0, len(points), size)]
-        means = np.concatenate(parts).reshape(len(points), -1).mean(1)
-        return means + self.l2 / 2 * np.square(points - self.center).sum(1)
-
     def gradient_rounding(self, w: Floats) -> float:
         return self._own_rounding / self.extender.radius
 

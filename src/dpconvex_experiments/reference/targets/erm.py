@@ -58,8 +58,7 @@ SHARE = 1e-3  #: Share of the radius of `WorstSolver` to which its inner solver 
 
 def linear_problem(loss: LinearModelLoss, bound: float, n: int = N, records: int | None = None) -> LinearModelProblem:
     """Return a problem with one column, whose values are in the interval [-bound, bound]."""
-    domain = DataDomain((Block(1, "linf", bound),))
-    return LinearModelProblem(loss, domain, n, 1.0 / bound, records_per_user=records)
+    return LinearModelProblem(loss, DataDomain((Block(1, "linf", bound),)), n, 1.0 / bound, records_per_user=records)
 
 
 def _counted(problem: LinearModelProblem, privacy: PrivacyParams) -> LinearModelProblem:
@@ -139,8 +138,7 @@ def _localized(privacy: PrivacyParams, bound: float) -> Subject:
 @builder
 def _noisy(privacy: PrivacyParams, bound: float, steps: int, **options: Any) -> Subject:
     """All steps see gradients of full length, so on samples only noise hides whether a record takes part."""
-    grouped = privacy.unit == Unit.USER
-    problem = _counted(linear_problem(HingeLoss(), bound, records=2 if grouped else None), privacy)
+    problem = _counted(linear_problem(HingeLoss(), bound, records=2 if privacy.unit == Unit.USER else None), privacy)
     return linear_subject(gradient_descent.plan(problem, privacy, steps=steps, clip=problem.lipschitz, **options))
 
 
@@ -261,8 +259,7 @@ def _level(privacy: PrivacyParams, bound: float) -> Subject:
 
 def _custom(privacy: PrivacyParams, bound: float) -> Subject:
     """A custom loss that is steeper than the level, so that its extension over the ball is another function."""
-    domain = DataDomain.box(1, bound)
-    problem = CustomProblem(LocationLoss(domain, bound / 10), N, bound)
+    problem = CustomProblem(LocationLoss(DataDomain.box(1, bound), bound / 10), N, bound)
     plan = custom.plan(problem, privacy, Moments(2.0, 0.2))
     ends = [np.array([[bound], [-bound], [sign * bound]]) for sign in (1.0, -1.0)]
     heap = [np.array([[0.0], [0.0], [sign * bound]]) for sign in (1.0, -1.0)]

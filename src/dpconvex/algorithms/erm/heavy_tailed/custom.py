@@ -39,18 +39,15 @@ class CustomExtension(Extension):
     lipschitz = "it is the Lipschitz extension over the ball of a loss that is declared convex"
 
     def finest(self, part: Part) -> float:
-        return math.sqrt(32 * own_rounding(self._extender(part), part.l2) / part.l2)  # rounding <= alpha / 16
-
-    def error(self, part: Part, radius: float) -> float:
-        return self._extender(part, radius).tolerance + own_rounding(self._extender(part), part.l2)
+        return math.sqrt(32 * own_rounding(self.extender(part), part.l2) / part.l2)  # rounding <= alpha / 16
 
     def risk(self, part: Part, data: Data, center: Floats, radius: float) -> ExtendedRisk:
-        return ExtendedRisk(part.problem.function, data[0], part.l2, self._extender(part, radius), center)
+        return ExtendedRisk(part.problem.function, data[0], part.l2, self.extender(part, radius), center)
 
     def work(self, part: Part, radius: float) -> dict[str, Any]:
-        return {"evaluations_of_a_record": 1 + self._extender(part, radius).steps_for(part.problem.dim)}
+        return {"evaluations_of_a_record": 1 + self.extender(part, radius).steps_for(part.problem.dim)}
 
-    def _extender(self, part: Part, radius: float = math.inf) -> Extender:
+    def extender(self, part: Part, radius: float = math.inf) -> Extender:
         """Return the extender of a part, whose planes are accurate to ``alpha / 8``."""
         problem = part.problem
         return Extender(part.level, problem.lipschitz, problem.radius, part.l2 * radius**2 / 16)

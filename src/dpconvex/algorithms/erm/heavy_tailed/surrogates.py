@@ -29,7 +29,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import PiecewiseLinearLoss
 from dpconvex.plugins import of_paper
 from dpconvex.problems import Objective, Records
-from dpconvex.problems.base import ROUNDING, inner_product_rounding
+from dpconvex.problems.base import ROUNDING
 from dpconvex.problems.linear.truncated import ExtensionRisk, RecordCap, TruncatedRisk, Truncation, extension_rounding
 from dpconvex.sets import ConvexSet
 
@@ -97,14 +97,6 @@ class Surrogate(ABC):
         """Return the ridge risk, accurate enough to come within `radius` of its minimizer."""
 
     @abstractmethod
-    def error(self, part: Part, radius: float) -> float:
-        """Return how far computed values of `risk`, up to a constant, are from the exact ones, for every data set."""
-
-    def most_points(self, m: int) -> int:
-        """Return how many values of the risk of m records are computed in acceptable time."""
-        return max(9, min(2**8, 2**22 // m))
-
-    @abstractmethod
     def minimize(self, part: Part, data: Data, center: Floats, near: Near) -> Floats:
         """Return a point of the region within the given distance of the minimizer."""
 
@@ -135,13 +127,6 @@ class Truncated(Surrogate):
     def risk(self, part: Part, data: Data, center: Floats, radius: float) -> Objective:
         return TruncatedRisk(part.problem.loss, *data, part.l2, part.truncation, center)
 
-    def error(self, part: Part, radius: float) -> float:
-        R, slack = part.problem.radius, inner_product_rounding(part.problem.dim)
-        return 4 * slack * (part.problem.loss.value_at_zero + (part.level + 4 * part.l2 * R) * R)
-
-    def most_points(self, m: int) -> int:
-        return max(9, min(2**14, 2**30 // m))
-
     def minimize(self, part: Part, data: Data, center: Floats, near: Near) -> Floats:
         region, radius, start = near
         risk = self.risk(part, data, center, radius)
@@ -169,9 +154,6 @@ class Extension(Surrogate):
         problem = part.problem
         rounding = extension_rounding(problem.loss, part.level, part.l2, part.cap, part.domain, problem.dim)
         return math.sqrt(32 * rounding / part.l2)  # rho <= alpha / 16
-
-    def error(self, part: Part, radius: float) -> float:
-        return part.l2 * radius**2 / 16  # the tolerance, and rounding below it by `finest`
 
     def risk(self, part: Part, data: Data, center: Floats, radius: float) -> Objective:
         """Return the ridge risk with planes accurate to ``alpha / 16``."""
