@@ -74,9 +74,10 @@ class SyntheticPlan(QueryReleasePlan):
         unit = _unit_range(self.queries, self.batch) * self.tau_y
         draws = max(1, self.steps - 2)
         largest = unit * (draws if self.mode == "full" else 1) * (1 + 1e-12)
-        squares = _rounding.product_up(unit, unit, _exposure(self.steps, self.mode), 1 + 1e-12)
+        times, squares = _exposure(self.steps, self.mode)
+        squares = _rounding.product_up(unit, unit, squares, 1 + 1e-12)
         sensitivity = Sensitivity(largest, "range", LEMMA)
-        ranges = unit * _range_sum(self.steps, self.mode) * (1 + 1e-12) if self.privacy.pure else None
+        ranges = unit * times * (1 + 1e-12) if self.privacy.pure else None
         return VertexSampling(sensitivity, draws, squares, max(1, self.steps - 1), ranges)
 
     @property
@@ -127,26 +128,20 @@ def _unit_range(queries: LinearQueries, batch: int) -> float:
     return 2 * ((queries.high - queries.low) / batch + 4 * rounding(queries)) * (1 + 1e-6)
 
 
-def _exposure(steps: int, mode: str) -> float:
-    """Return the sum of the squared ranges of all draws over that of the first, for the most exposed record."""
+def _exposure(steps: int, mode: str) -> tuple[float, float]:
+    """Return the sums over draws of ranges and of their squares, over the first draw's, for the most exposed record."""
     k = max(1, steps - 2)
-    return k * (k + 1) * (2 * k + 1) / 6 if mode == "full" else float(k)
-
-
-def _range_sum(steps: int, mode: str) -> float:
-    """Return the sum of the ranges of all draws over that of the first, for the most exposed record."""
-    k = max(1, steps - 2)
-    return k * (k + 1) / 2 if mode == "full" else float(k)
+    return (k * (k + 1) / 2, k * (k + 1) * (2 * k + 1) / 6) if mode == "full" else (float(k), float(k))
 
 
 def _cap(queries: LinearQueries, n: int, privacy: PrivacyParams, steps: int, mode: str) -> float:
     """Return the largest tau_y that the promise allows."""
-    k = max(1, steps - 2)
-    unit = _unit_range(queries, n if mode == "full" else n // k)
+    unit = _unit_range(queries, n if mode == "full" else n // max(1, steps - 2))
+    ranges, squares = _exposure(steps, mode)
     if privacy.pure:
-        return privacy.epsilon / (unit * _range_sum(steps, mode) * ENLARGEMENT**2) * (1 - 1e-9)
+        return privacy.epsilon / (unit * ranges * ENLARGEMENT**2) * (1 - 1e-9)
     rho = largest_rho(privacy.epsilon, privacy.delta)
-    return math.sqrt(8 * rho / _exposure(steps, mode)) / (unit * ENLARGEMENT) * (1 - 1e-9)
+    return math.sqrt(8 * rho / squares) / (unit * ENLARGEMENT) * (1 - 1e-9)
 
 
 def _bound(queries: LinearQueries, mode: str, steps: int, tau_x: float, tau_y: float) -> float:
