@@ -12,6 +12,7 @@ from scipy.sparse import coo_array
 from dpconvex import _validate
 from dpconvex._files import AnyPath
 from dpconvex._types import Array, Floats, final_dataclass
+from dpconvex.data.cells import PRIVATE
 from dpconvex.data.columns import AbstractColumn, Described, nonempty
 from dpconvex.data.frames import duplicates, label_codes, numbers, open_table
 from dpconvex.data.schema_toml import format_schema, parse_schema, parse_toml, read_schema_text
@@ -237,8 +238,9 @@ class Schema:
 
         Numeric and two-category columns are one feature of absolute value at most 1/2, others an l1 block of bound 1.
         """
-        for column in self.unranged:
-            raise column.undeclared
+        if self.unranged:
+            remedy = "Give lower and upper, or use a linear or additive model, which finds ranges privately"
+            raise InvalidParameterError("range", PRIVATE, f"of {self.unranged[0].name!r} must be declared here", remedy)
         return DataDomain(tuple(column.block for column in self.columns))
 
     @property

@@ -15,7 +15,6 @@ from dpconvex._types import Array, Floats, final_dataclass, forwarded, set_field
 from dpconvex.data.cells import PRIVATE, CategoryCells, CellColumn, NumberBins, OpenCells
 from dpconvex.data.columns import Described, NumberColumn, NumericColumn, checked_aliases, texts
 from dpconvex.data.frames import Series, codes, numbers, refuse_impossible, renamed
-from dpconvex.errors import InvalidParameterError
 from dpconvex.problems import NumberRange
 
 
@@ -135,12 +134,6 @@ class Unranged(Described):
 
     def to_dict(self) -> dict[str, Any]:
         return {"range": PRIVATE, **super().to_dict()}
-
-    @property
-    def undeclared(self) -> InvalidParameterError:
-        """The error for what needs a declared range."""
-        remedy = "Give lower and upper, or use a linear or additive model, which finds ranges privately"
-        return InvalidParameterError("range", PRIVATE, f"of {self.name!r} must be declared here", remedy)
 
 
 @final_dataclass

@@ -142,6 +142,7 @@ class WithIntervals(PrivateLinearModel):
         delta = f", delta {plan.privacy.delta:g}" * (not plan.privacy.pure)
         units, share = f"{plan.privacy.unit}s", f"{plan.share:.0%} of it for the curvature"
         per, at = "per unit of a column", "where all columns are 0"
+        bounded = bool((intervals.spread.shrunk < 1).any())
         if self.schema is not None or plan.layout.categories:  # as vertices of shapes are
             per = "over the whole declared range of a number, and against the level named, or the first of two"
             at = "at the middle of ranges and of two levels, and at levels named"
@@ -152,7 +153,7 @@ class WithIntervals(PrivateLinearModel):
             f"{plan.privacy.epsilon:g}{delta}, {share}.",
             f"Coverage is for many {units} drawn independently; nothing is promised of it for few.",
             *["All users count the same; a user's loss is the mean of its records'."] * plan.problem.grouped,
-            *[f"The bound {TUNING.coefficient_bound:g} on what is not resolved was active."] * intervals.bound_active,
+            *[f"The bound {TUNING.coefficient_bound:g} on what is not resolved was active."] * bounded,
         )
         return Summary(f"{type(self).__name__}: {meant}", names, found, level, notes)
 

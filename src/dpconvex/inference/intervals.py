@@ -240,11 +240,6 @@ class Intervals:
         self.spread = spread(H, center, F, given.v, given.l2, A, self._deviations)
         self.theta = given.w + F @ self.spread.shift
 
-    @property
-    def bound_active(self) -> bool:
-        """Whether the bound on unresolved coefficients was active."""
-        return bool((self.spread.shrunk < 1).any())
-
     def most_seen(self, columns: Sequence[int]) -> int:
         """Return the position in a block of the level with the largest released curvature."""
         return int(np.argmax(self._repaired.matrix.diagonal()[list(columns)]))
@@ -264,8 +259,7 @@ class Intervals:
         total += given.output * generator.standard_normal((DRAWS, p)) @ self._ridge
         flat = self._B.reshape(len(self._B), -1)
         for rows in (slice(k, k + AT_ONCE) for k in range(0, DRAWS, AT_ONCE)):
-            E = (e[rows] @ flat).reshape(-1, p, p)
-            total[rows] += np.einsum("sij,sj->si", E, r[rows] @ seen.T)
+            total[rows] += np.einsum("sij,sj->si", (e[rows] @ flat).reshape(-1, p, p), r[rows] @ seen.T)
         return total @ found.inverse
 
     def estimates(self, c: Floats, level: float, joint: bool = False, starts: Floats | float = 0.0) -> Estimates:

@@ -100,9 +100,7 @@ class Statistics:
 
     def residual_shares(self, w: Floats, thresholds: Floats) -> Floats:
         """Return the share of records by size of residual, between ascending thresholds, (len(thresholds) + 1,)."""
-        bins = len(thresholds) + 1
-
-        size = 1 / self.problem.n
+        bins, size = len(thresholds) + 1, 1 / self.problem.n
 
         def work(block: RowBlock) -> summation.Parts:
             found = np.searchsorted(thresholds, np.abs(self._residuals(block, w)), side="right")
@@ -394,8 +392,7 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: float = 0.0
     left = 1 - TUNING.moments_share - TUNING.residuals_share
     stages = []
     for number, (rounds, part) in enumerate(TUNING.stages, 1):
-        each = mu * math.sqrt(left * part / rounds)
-        gradients = noisy_mean(problem, privacy, 2 * length, GRADIENT_LEMMA, each, d)
+        gradients = noisy_mean(problem, privacy, 2 * length, GRADIENT_LEMMA, mu * math.sqrt(left * part / rounds), d)
         stages.append(Stage(number, residuals, gradients, rounds))
     return SufficientStatisticsPlan(problem, privacy, moments, tuple(stages), l2)
 

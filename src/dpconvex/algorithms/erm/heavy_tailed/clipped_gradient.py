@@ -72,10 +72,6 @@ class ClippedGradientPlan(StatedPlan):
         return Truncation(self.level, self.problem.radius, 1e-100)
 
     @property
-    def ball(self) -> L2Ball:
-        return L2Ball(self.problem.radius)
-
-    @property
     def predicted_error(self) -> PredictedError:
         return PredictedError(self.bound, self.trivial, "projected stochastic subgradients, averaged; clipping bias")
 
@@ -100,11 +96,11 @@ class ClippedGradientPlan(StatedPlan):
         ledger = Ledger(self.privacy, self.releases)
         records, targets = self.problem.clipped(X, y)
         risk = TruncatedRisk(self.problem.loss, records, targets, 1.0, self.truncation)  # its ridge is left out below
-        w, total = np.zeros(self.problem.dim), np.zeros(self.problem.dim)
+        w, total, ball = np.zeros(self.problem.dim), np.zeros(self.problem.dim), L2Ball(self.problem.radius)
         for _ in range(self.steps):
             total += w
             noisy = self.mechanism.release(risk.mean_slope(w), LABEL, source, ledger)
-            w = self.ball.project(w - self.step_size * noisy)
+            w = ball.project(w - self.step_size * noisy)
         return self.finish(total / self.steps, source)
 
 

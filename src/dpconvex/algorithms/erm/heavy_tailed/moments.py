@@ -41,8 +41,7 @@ class Moments:
         _validate.real("k", self.k, at_least=2.0, at_most=1e3, remedy="The theory needs a second moment")
         _validate.real("bound", self.bound, above=0.0)
         for name, larger in (("second", self.bound), ("first", self.g2)):
-            value = {"second": self.second, "first": self.first}[name]
-            if value is not None and not 0 < value <= larger:
+            if (value := getattr(self, name)) is not None and not 0 < value <= larger:
                 raise InvalidParameterError(name, value, f"must be positive and at most {larger!r}, as moments grow")
 
     @property

@@ -61,11 +61,6 @@ class AcceleratedPlan(StatedPlan):
     )
 
     @property
-    def ball(self) -> L2Ball:
-        """The ball onto which parameters are projected."""
-        return L2Ball(self.problem.radius)
-
-    @property
     def predicted_error(self) -> PredictedError:
         where = "on the data" if self.target == "empirical" else "on the population"
         tested = any(math.isfinite(phase.guard.radius) for phase in self.phases)
@@ -132,7 +127,7 @@ class AcceleratedPlan(StatedPlan):
                 ridge = phase.l2 * (w - center) + self.l2 * w  # noqa: B023
                 return None if mean is None else mean + ridge
 
-            center, passed = phase.descent.minimize(center, gradient, self.ball.project)
+            center, passed = phase.descent.minimize(center, gradient, L2Ball(self.problem.radius).project)
             if not passed:
                 return self.finish(center, source, f"failed: a test of phase {i + 1}")
         return self.finish(center, source)

@@ -41,11 +41,6 @@ class Batching:
         """Least number of users that a step reads."""
         return self.sample or self.users // self.batches
 
-    @property
-    def partial(self) -> bool:
-        """Whether a step reads fewer than all users of the phase."""
-        return self.read < self.users
-
 
 @final_dataclass
 class Phase:
@@ -95,7 +90,8 @@ class Facts:
         if isinstance(found, InvalidParameterError):
             return math.inf
         batching, guard = found
-        sampling = self.problem.lipschitz**2 / (batching.read * self.m) if batching.partial else 0.0
+        partial = batching.read < batching.users  # not all users of the phase
+        sampling = self.problem.lipschitz**2 / (batching.read * self.m) if partial else 0.0
         return self.problem.dim * guard.deviation**2 + guard.scatter + sampling
 
     def descent(self, users: int, l2: float, distance: float) -> Descent:

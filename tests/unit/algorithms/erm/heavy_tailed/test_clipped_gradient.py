@@ -17,6 +17,7 @@ from dpconvex.privacy.ledger import total_delta, total_epsilon
 from dpconvex.problems import DataDomain, LinearModelProblem, Records
 from dpconvex.problems.linear.truncated import TruncatedRisk
 from dpconvex.randomness import SeededSource, SystemSource
+from dpconvex.sets import L2Ball
 
 LOSSES = (SquaredLoss(1e4), HuberLoss(), LogisticLoss(), AbsoluteLoss(1e4))
 DELTA = 1e-6
@@ -50,7 +51,7 @@ def test_gradients_of_neighbors_stay_within_the_sensitivity_and_reach_it(loss) -
     found, rng, worst = planned(loss, 5), np.random.default_rng(0), 0.0
     for _ in range(60):
         X, y = rng.standard_normal((5, 3)), rng.standard_normal(5)
-        w = found.ball.project(rng.standard_normal(3))
+        w = L2Ball(found.problem.radius).project(rng.standard_normal(3))
         slopes = []
         for sign in (1.0, -1.0):
             X2, y2 = X.copy(), y.copy()
