@@ -90,8 +90,7 @@ class Method:
 
     def plans(self, options: Options, *facts: Any) -> tuple[Any, ...]:
         """Return all plans for these options; raise as the planner does."""
-        given = {name: value for name, value in options.fixed().items() if name in self.takes}
-        found = self.planner(*facts, **given)
+        found = self.planner(*facts, **{name: value for name, value in options.fixed().items() if name in self.takes})
         return found if isinstance(found, tuple) else (found,)
 
 

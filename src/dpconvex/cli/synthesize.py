@@ -120,8 +120,7 @@ def read_bins(schema: Any, columns: Sequence[str] | None, kind: str, edges: Sequ
     count: Any = int(kind) if kind.isdecimal() else kind
     if not edges:
         return count
-    names = columns or schema.column_names()
-    bins: dict[str, Any] = {name: count for name in names if name in schema.numeric_names}
+    bins: dict[str, Any] = {name: count for name in columns or schema.column_names() if name in schema.numeric_names}
     for text in edges:
         name, _, numbers = text.partition("=")
         try:

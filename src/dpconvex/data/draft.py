@@ -338,8 +338,7 @@ def _step(numbers: Floats) -> float:
     if not len(numbers) or not np.all(decimal & (np.abs(numbers) < 1e300)):
         return 0.0
     whole = np.rint(numbers * 1e4)  # in units of 0.0001
-    sizes = [digits * 10**power for power in range(9, -1, -1) for digits in (50, 25, 20, 10)] + [5, 2, 1]
-    for size in sizes:
+    for size in [digits * 10**power for power in range(9, -1, -1) for digits in (50, 25, 20, 10)] + [5, 2, 1]:
         rest = np.fmod(numbers, size / 1e4) if size >= 1e4 else np.fmod(whole, size)
         if not rest.any() and (size <= 1e4 or len(numbers) > 2):
             return size / 1e4

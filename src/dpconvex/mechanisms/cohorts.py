@@ -90,8 +90,7 @@ class Cohorts:
 
     def total(self, means: Floats, bits: Bits) -> Floats:
         """Return the sum of ``n_g m_g / n`` over the cohorts that passed: exact, then rounded once."""
-        parts = (means * self.shares[:, None])[bits]
-        return np.array([math.fsum(column) for column in parts.T.tolist()])
+        return np.array([math.fsum(column) for column in (means * self.shares[:, None])[bits].T.tolist()])
 
     def describe(self) -> Mapping[str, Any]:
         """JSON-ready constants, from which a reader can recompute `reach`."""

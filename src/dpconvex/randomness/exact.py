@@ -156,6 +156,5 @@ def _refined(weights: Floats, prefixes: IntArray, generator: np.random.Generator
     found = []
     for prefix in prefixes.tolist():
         rest = int.from_bytes(generator.bytes(_MORE_BITS // 8), "little")
-        threshold = (((prefix << _MORE_BITS) | rest) * ends[-1]) >> (_BITS + _MORE_BITS)
-        found.append(bisect_right(ends, threshold))
+        found.append(bisect_right(ends, (((prefix << _MORE_BITS) | rest) * ends[-1]) >> (_BITS + _MORE_BITS)))
     return found

@@ -134,7 +134,6 @@ def _decided(law: Law, generator: np.random.Generator, decide: Callable[[list[An
         bits += 8 * width
         with ctx.workprec(bits + _GUARD):
             # (k + 1/2 +- 1/2) / 2^bits
-            noise = law.transform([arb((2 * k + 1, -bits - 1), (1, -bits - 1)) for k in numerators])
-            answer = decide(noise)
+            answer = decide(law.transform([arb((2 * k + 1, -bits - 1), (1, -bits - 1)) for k in numerators]))
         if answer is not None:
             return answer

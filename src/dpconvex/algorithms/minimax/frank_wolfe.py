@@ -219,8 +219,7 @@ class VarianceReducedPlan(base.VertexSamplingPlan):
                 before = problem.gradient_sums(records, rows, points[s - 1], one)[0] / b
                 estimate = estimates[s - 1] + (estimate - before)
             points[s:], estimates[s:] = [x] * (copies + 1), [estimate] * (copies + 1)
-            vertex = int(session.draw(-self.score_scales[node.phase - 1] * estimate)[0])
-            x = x.plus_vertex(vertex, 2 / (step + 2))
+            x = x.plus_vertex(int(session.draw(-self.score_scales[node.phase - 1] * estimate)[0]), 2 / (step + 2))
         return self.finish(x.dense(), np.ones(1), source)
 
 

@@ -220,8 +220,7 @@ def check_tables(queries: LinearQueries, n: int, privacy: PrivacyParams, neighbo
 
 def mu_of(privacy: PrivacyParams, law: str = "gaussian") -> float:
     """Return the budget mu of Gaussian noise, slightly reduced because accountants round up; 0 for pure noise."""
-    gaussian = law == "gaussian" and privacy.delta > 0
-    return largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-9) if gaussian else 0.0
+    return largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-9) if law == "gaussian" and privacy.delta > 0 else 0.0
 
 
 def mean_sensitivity(queries: LinearQueries, n: int, blocks: int, count: int, norm: str = "l2") -> Sensitivity:

@@ -185,8 +185,7 @@ class NoisyTreePlan(QueryReleasePlan):
         scores, parts = self._scores(counted, found), {axis: axis for pair in self.candidates for axis in pair}
         for _ in range(self.pairs):
             open_ = [pair for pair in self.candidates if parts[pair[0]] != parts[pair[1]]]
-            values = np.array([scores[pair] for pair in open_])
-            pair = open_[self.choice.release(values, CHOSEN, source, ledger)]
+            pair = open_[self.choice.release(np.array([scores[pair] for pair in open_]), CHOSEN, source, ledger)]
             noise, deviation = self.measured(pair)
             noisy.append(measure(pair, MEASURED, noise))
             known.append(pair)

@@ -119,8 +119,7 @@ class RepeatedSelection(Event):
     @cached_property
     def expected(self) -> float:
         """Expected number of runs, rounded up."""
-        total = math.fsum(self.weights)
-        return _rounding.widen_up(math.fsum(k * w for k, w in enumerate(self.weights, 1)) / total)
+        return _rounding.widen_up(math.fsum(k * w for k, w in enumerate(self.weights, 1)) / math.fsum(self.weights))
 
     @property
     def pure_epsilon(self) -> Fraction | None:

@@ -149,8 +149,7 @@ class Lift:
 
     def parameters(self, point: Floats) -> Floats:
         """Return the parameters (dim,) for lifted parameters; distances do not grow."""
-        d = self.plain.n_features
-        return np.concatenate([point[:d], point[self.domain.n_features :] / self.stretch])
+        return np.concatenate([point[: self.plain.n_features], point[self.domain.n_features :] / self.stretch])
 
 
 def _plain(domain: DataDomain) -> DataDomain:

@@ -161,8 +161,7 @@ class TruncatedRisk(CenteredRisk):
     def value_and_gradient(self, w: Floats) -> tuple[float, Floats]:
         def work(block: RowBlock) -> summation.Parts:
             z, (losses, rows) = block.predict(w), self.of(block)
-            values = summation.number_parts(losses.value(z, rows))
-            return block.adjoint(losses.slope(z, rows), self.level), values
+            return block.adjoint(losses.slope(z, rows), self.level), summation.number_parts(losses.value(z, rows))
 
         slope, values = self.records.total(work)
         ridge, n = self.l2 * (w - self.center), self.records.n
@@ -189,8 +188,7 @@ class TruncatedRisk(CenteredRisk):
         return summation.vector(self.records.total(work)[0]) / self.records.n + self.l2 * v
 
     def gradient_rounding(self, w: Floats) -> float:
-        norm = float(np.linalg.norm(w))
-        return ROUNDING * (self.level + self.smoothness * norm + self.l2 * self._center_norm)
+        return ROUNDING * (self.level + self.smoothness * float(np.linalg.norm(w)) + self.l2 * self._center_norm)
 
     @property
     def _curvature(self) -> float:

@@ -114,8 +114,7 @@ class MovedPlan(TwoStagePlan):
         """Return the clipped records, numeric columns first, from their `origin` (p,), in these units."""
         if issparse(X) and len(self.problem.domain.columns_in("simplex")):
             inside = self.problem.domain.clip_sparse(X)
-            values = (inside[:, self.numeric].toarray() - origin) / unit
-            return replaced(inside, self.numeric, values)[:, self.order]
+            return replaced(inside, self.numeric, (inside[:, self.numeric].toarray() - origin) / unit)[:, self.order]
         p, moved = len(self.numeric), np.empty((X.shape[0], len(self.order)))
         runs = np.split(self.order[p:], np.flatnonzero(np.diff(self.order[p:]) > 1) + 1)  # slices are copied fast
         ends, clip = p + np.cumsum([0, *map(len, runs)]), self.problem.domain.clipped

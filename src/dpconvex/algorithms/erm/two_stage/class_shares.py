@@ -84,8 +84,7 @@ class ClassSharesPlan(algorithms.StatedPlan):
     def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
         ledger, loss = Ledger(self.privacy, self.releases), self.problem.loss
         classes = lambda _, y: np.searchsorted(loss.classes, loss.clip_targets(y))[None]  # noqa: E731
-        counts = counted(X, y, groups, classes, self.histogram.dim)
-        noisy = self.histogram.release(counts, CLASSES, source, ledger)
+        noisy = self.histogram.release(counted(X, y, groups, classes, self.histogram.dim), CLASSES, source, ledger)
         return self.finish(loss.best_constant(self._shares(noisy)) / self._feature, source)
 
     def _shares(self, noisy: Floats) -> Floats:

@@ -91,8 +91,7 @@ class ConstantPlan(TwoStagePlan):
         return {**self.problem.describe(), **self.then.describe(), "constant": {"method": self.then.algorithm}}
 
     def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
-        same = partial(constants, value=self.problem.domain.intercept)
-        result = self.then.run(*mapped(X, y, same), source, groups)
+        result = self.then.run(*mapped(X, y, partial(constants, value=self.problem.domain.intercept)), source, groups)
         apart = self.then.problem.loss.offset - self.problem.loss.offset  # the method starts from the rates as told
         return self.restored(result, self._placed(result.point + apart / self.problem.domain.intercept), source)
 
