@@ -36,7 +36,7 @@ _UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 def engine_for(path: Path, engine: str | None, address: str | None = None, memory: str | None = None) -> str:
     """Return the engine that is meant, by default by the path; refuse options that it does not have."""
-    many = path.is_dir() or set("*?[") & set(str(path))
+    many = path.is_dir() or (set("*?[") & set(str(path)) and not path.exists())
     chosen = _validate.choice("engine", ("local" if many else "memory") if engine is None else engine, ENGINES)
     for name, value, where in (("address", address, CLUSTERS), ("memory", memory, ("local",))):
         if value is not None and chosen not in where:

@@ -113,10 +113,11 @@ def plan(
 
 def _epsilons(text: str | None, goal: str | None) -> list[float]:
     """Return the epsilons that are asked for; none is needed beside a goal."""
-    if text is None and goal is None:
+    asked = [each for each in (text or "").split(",") if each.strip()]
+    if not asked and goal is None:
         raise InvalidParameterError("epsilon", text, "must be given", "Give --epsilon, or a --goal to be told which")
     try:
-        return [_validate.real("epsilon", float(each), above=0.0) for each in (text or "").split(",") if each.strip()]
+        return [_validate.real("epsilon", float(each), above=0.0) for each in asked]
     except ValueError:
         what = "must be a positive number, or several with commas between them, as 0.1,1,3"
         raise InvalidParameterError("epsilon", text, what) from None

@@ -100,7 +100,7 @@ def _listed(where: str) -> tuple[Any, list[str]]:
 
     system, root = fs.FileSystem.from_uri(where) if "://" in where else (fs.LocalFileSystem(), "")
     names = []
-    for at in [root] if root else map(os.path.abspath, glob.glob(where)):
+    for at in [root] if root else map(os.path.abspath, [where] if os.path.exists(where) else glob.glob(where)):
         (own,) = system.get_file_info([at])
         found = [own] if own.is_file else system.get_file_info(fs.FileSelector(at, recursive=True))
         inside = [(each.path, each.path[len(at) :].strip("/").split("/")) for each in found if each.is_file]

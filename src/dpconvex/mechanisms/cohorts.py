@@ -36,8 +36,6 @@ SUM_LEMMA = "user-level robust mean, theorem on cohorts: largest n_g kappa_g / n
 MISSED = 1e-4
 """Largest probability that a cohort of users who are all alike fails its test; privacy does not depend on it."""
 
-Bits = BoolArray
-
 
 @final_dataclass
 class Cohorts:
@@ -88,7 +86,7 @@ class Cohorts:
             means[g] = weighted_mean(points[members], ramp(near, low, high))
         return excesses, means
 
-    def total(self, means: Floats, bits: Bits) -> Floats:
+    def total(self, means: Floats, bits: BoolArray) -> Floats:
         """Return the sum of ``n_g m_g / n`` over the cohorts that passed: exact, then rounded once."""
         return np.array([math.fsum(column) for column in (means * self.shares[:, None])[bits].T.tolist()])
 
@@ -147,7 +145,7 @@ class CohortMean(GuardedMean):
         bits, value = self.noisy(excesses, means, self.unit_length(radius, clip), source)
         return value / float(self.cohorts.shares @ bits) if 2 * bits.sum() >= len(bits) else None
 
-    def noisy(self, excesses: Floats, means: Floats, length: float, source: BitSource) -> tuple[Bits, Floats]:
+    def noisy(self, excesses: Floats, means: Floats, length: float, source: BitSource) -> tuple[BoolArray, Floats]:
         """Return the release: which cohorts passed, and the noisy sum of their means."""
         bits = add_gaussian(excesses, self.score_sigma, self.score_noise.step, source) >= self.threshold
         value = self.cohorts.total(means, bits) / length

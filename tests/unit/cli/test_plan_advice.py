@@ -41,6 +41,7 @@ def test_a_picture_is_written_whole(run: Any) -> None:
     ("options", "words"),
     [
         ((), "--epsilon: must be given"),
+        (("--epsilon", ","), "epsilon=',': must be given"),
         (("--epsilon", "1,x"), "epsilon='1,x': must be a positive number"),
         (("--epsilon", "0,1"), "epsilon='0,1': must be a positive number"),
         (("--goal", "ten"), "goal='ten': must be an excess loss"),

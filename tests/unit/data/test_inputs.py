@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
+from dpconvex.cli.fit import engine_for
 from dpconvex.cli.main import app
 from dpconvex.data import (
     CategoricalColumn,
@@ -21,6 +22,7 @@ from dpconvex.data import (
     Schema,
     draft_schema,
     look_at,
+    open_files,
     read_header,
     read_table,
 )
@@ -71,6 +73,14 @@ def test_patterns_mean_all_files_in_order(tmp_path: Path) -> None:
     (tmp_path / "s3.csv").write_text("a\n1\n")
     with pytest.raises(SchemaError, match="no column 'b'"):
         read_table(tmp_path / "s*.csv", SCHEMA)
+
+
+def test_a_file_whose_name_looks_like_a_pattern_is_that_file(tmp_path: Path) -> None:
+    path = tmp_path / "s[1].csv"
+    path.write_text("a,b\n1,x\n")
+    assert engine_for(path, None) == "memory"
+    assert open_files(path, SCHEMA).files == (path,)
+    assert read_table(path, SCHEMA).to_pydict() == {"a": [1], "b": ["x"]}
 
 
 def test_broken_archives_give_one_message(tmp_path: Path) -> None:
