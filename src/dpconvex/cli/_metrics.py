@@ -8,7 +8,7 @@ from dpconvex._types import Array, Floats
 from dpconvex.cli._output import number
 
 
-class Measured:
+class Quality:
     """Measured quality of a model: without privacy."""
 
     def to_dict(self) -> dict[str, float | bool | None]:
@@ -17,7 +17,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Metrics(Measured):
+class Metrics(Quality):
     """Measured quality of a classifier."""
 
     accuracy: float
@@ -31,7 +31,7 @@ class Metrics(Measured):
 
 
 @dataclass(frozen=True)
-class RegressionMetrics(Measured):
+class RegressionMetrics(Quality):
     """Measured quality of a regressor, in the target's unit, against targets clipped to their public range."""
 
     r2: float | None  #: None where all targets are equal

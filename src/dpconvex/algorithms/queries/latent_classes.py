@@ -92,14 +92,14 @@ class FitPlan:
     fixed: bool = False  #: whether exactly `most` steps are taken, without looking at left-out cells
 
 
-Floats = NDArray[np.floating[Any]]  # Fits work in single precision; the result has double precision.
+Singles = NDArray[np.floating[Any]]  #: Floats of single precision, in which fits work; results have double precision.
 
 
 class _State(NamedTuple):
     """The model at one step of a fit: the distributions that its logits stand for."""
 
-    values: Floats  #: P, (classes, all values)
-    weights: Floats  #: w, (classes,)
+    values: Singles  #: P, (classes, all values)
+    weights: Singles  #: w, (classes,)
 
 
 @final
@@ -141,13 +141,13 @@ class _Target:
         fold = np.triu(generator.integers(0, count, self.shares.shape), 1)
         return np.where(self.scored, fold + fold.T, -1)
 
-    def missed(self, tables: Floats) -> Array:
+    def missed(self, tables: Singles) -> Array:
         """Return for every cell whether its pair's table is further from the noisy table than noise explains."""
         excess = np.where(self.scored, self.inverse * ((tables - self.shares) / self.least) ** 2 - 1, 0.0)
         excess, cells = (self.block_sums(self.block_sums(each).T) for each in (excess, 1.0 * self.scored))
         return self.scored & (excess > MISSED * np.sqrt(2 * cells))  # a squared normal variable has variance 2
 
-    def trends(self, tables: Floats) -> Floats:
+    def trends(self, tables: Singles) -> Singles:
         """Return for every cell what its pair's noisy table says beyond these tables in coordinates beyond noise."""
         basis = block_diag(*map(released_tables.cosines, self.shape)).astype(np.float32)
         noise = self.least / np.sqrt(np.where(self.scored, self.inverse, 1.0))
@@ -156,7 +156,7 @@ class _Target:
         found[np.abs(found) <= np.where(np.maximum.outer(degree, degree) <= released_tables.SMOOTH, *SURE)] = 0.0
         return np.where(self.scored, noise * (basis @ found @ basis.T), 0.0)
 
-    def block_sums(self, values: Floats) -> Floats:
+    def block_sums(self, values: Singles) -> Singles:
         """Return the sum over the values of each column, repeated for each value: (classes, all values)."""
         return np.add.reduceat(values, self.starts[:-1], axis=1)[:, self.of]
 
@@ -210,7 +210,7 @@ def _mended(target: _Target, state: _State, normal: bool) -> _State:
     return deque(_steps(target, raw, target.inverse, [rate] * steps), maxlen=1).pop()
 
 
-def _steps(target: _Target, raw: list[Floats], weight: Floats, rates: Iterable[float]) -> Iterator[_State]:
+def _steps(target: _Target, raw: list[Singles], weight: Singles, rates: Iterable[float]) -> Iterator[_State]:
     """Take an Adam step of each learning rate from the logits `raw`, changed in place, and yield each state."""
     moments, state = [[np.zeros_like(part) for part in raw] for _ in range(2)], _state(target, raw)
     for step, rate in enumerate(rates, start=1):
@@ -250,20 +250,20 @@ def _descend(
     return kept if held is not None or not most else (state, most)
 
 
-def _state(target: _Target, raw: list[Floats]) -> _State:
+def _state(target: _Target, raw: list[Singles]) -> _State:
     """Return the softmax of the logits of values, column by column, and of the logits of classes."""
     values = np.exp(raw[0] - np.maximum.reduceat(raw[0], target.starts[:-1], axis=1)[:, target.of])
     weights = np.exp(raw[1] - raw[1].max())
     return _State(values / target.block_sums(values), weights / weights.sum())
 
 
-def _tables(target: _Target, state: _State) -> Floats:
+def _tables(target: _Target, state: _State) -> Singles:
     """Return the model's shares of all pairs in one matrix, in the target's coordinates."""
     values = state.values if target.basis is None else state.values @ target.basis
     return values.T @ (state.weights[:, None] * values)
 
 
-def _slopes(target: _Target, state: _State, weight: Floats) -> tuple[Floats, Floats]:
+def _slopes(target: _Target, state: _State, weight: Singles) -> tuple[Singles, Singles]:
     """Return the gradient of ``1/4 sum W (M - Y)^2 + 1/2 sum w (m - y)^2`` in the logits of values and of classes."""
     P, w = state
     slopes = weight * (_tables(target, state) - target.shares)

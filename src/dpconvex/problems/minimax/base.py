@@ -2,7 +2,7 @@ r"""Convex-concave problems over two simplices: records' gradients, and the most
 
 ``min over x, max over y of (1/n) sum_i f(x, y; z_i)``, x a probability vector of length dx, y one of length dy. With
 ``dy = 1`` it is plain stochastic convex optimization over one simplex. Polytopes with few vertices are simplices in
-disguise: `polytope.PolytopeSaddle`, and `group_loss.WorstGroupLoss` for linear models over an l1 ball.
+disguise: `games.PolytopeSaddle`, and `group_loss.WorstGroupLoss` for linear models over an l1 ball.
 
 Privacy rests on `SimplexSaddle.spread` alone, so each class enforces it *record by record* before anything is summed:
 entries are clamped, non-finite numbers become 0, nothing is dropped. The other constants serve accuracy.
@@ -89,13 +89,11 @@ class SimplexSaddle(ABC):
     drift: tuple[float, float] = (math.inf, math.inf)
     #: What the x that predicts a constant exceeds the best one by; infinite where there is no such x.
     constant_excess: float = math.inf
-    #:
     #: For x and y, the largest ``max_j D_j - min_j D_j``, where D is the difference of two records' gradients.
     #:
     #: At any point. If coordinate j of every record's gradient lies in an interval of length R (which may depend on j),
     #: it is at most 2 R. Privacy-critical. 0 where the gradient depends on no record.
     spread: tuple[float, float] = REQUIRED
-    #:
     #: For x and y, largest half range ``(max_j g_j - min_j g_j)/2`` of the mean gradient over the records.
     #:
     #: A constant common to all coordinates does not matter on a simplex. It serves accuracy only, like `smoothness`.
