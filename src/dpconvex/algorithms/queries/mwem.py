@@ -122,9 +122,8 @@ class MwemPlan(base.QueryReleasePlan):
             sums[block] = sums.get(block, 0.0) + noisy
             times[block] = times.get(block, 0) + 1
             # 3. Fit the histogram to all measurements so far.
-            targets = {b: sums[b] / times[b] for b in sums}
             steps = FIT_STEPS if t < self.rounds else base.planned_steps(queries, self.sigma, self.rounds)
-            histogram = base.fit_histogram(queries, targets, times, histogram, steps)
+            histogram = base.fit_histogram(queries, {b: sums[b] / times[b] for b in sums}, times, histogram, steps)
         return self.answered(histogram)
 
 

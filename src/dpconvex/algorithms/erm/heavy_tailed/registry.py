@@ -346,9 +346,8 @@ def heavy_plans(
         if given and moments is None:
             moments = clipped_residuals.slope_moments(problem, given)
         if moments is None:
-            proved = k is None or failure is not None
             facts = problem, privacy, method, options.constants, failure, shape
-            found = leveled(*facts, proved=proved, sums=options.sums)
+            found = leveled(*facts, proved=k is None or failure is not None, sums=options.sums)
         else:
             restricted = {"sums": True} if options.sums and method.chooses else {}
             found = method(problem, privacy, moments, options.constants, **more, **restricted)

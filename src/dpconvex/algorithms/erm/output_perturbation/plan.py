@@ -167,10 +167,9 @@ class OutputPerturbationPlan(algorithms.ConvexPlan[P]):
         code = (RETURNS,) if self.problem.claims else ()
         if not self.schedule.needs_accuracy:
             return (*DIAMETER_ASSUMPTIONS, *code)
-        users = (USER_LOSS,) if self.problem.grouped else ()
         tilts = TILT_ASSUMPTIONS if self.problem.aggregation == "tilted" else ()
         claims = tuple(Assumption(claim, DECLARED) for claim in self.problem.claims)
-        return (*ACCURACY_ASSUMPTIONS, *users, *tilts, *claims, *code)
+        return (*ACCURACY_ASSUMPTIONS, *[USER_LOSS] * self.problem.grouped, *tilts, *claims, *code)
 
     @property
     def coefficient_deviation(self) -> Floats:

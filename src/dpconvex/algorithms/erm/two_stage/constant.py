@@ -130,7 +130,6 @@ def alone(problem: LinearModelProblem) -> LinearModelProblem:
 
     Public rates are a constant's start as they were told: there are no columns whose slopes a rare start would lower.
     """
-    blocks = problem.domain.all_blocks
     own = Block(1, "l1", problem.domain.intercept, "constant")
-    own_radius = problem.radius * math.sqrt(squared_reach(own) / sum(map(squared_reach, blocks)))
+    own_radius = problem.radius * math.sqrt(squared_reach(own) / sum(map(squared_reach, problem.domain.all_blocks)))
     return replace(problem, loss=problem.loss.as_told, domain=DataDomain((own,)), radius=own_radius)

@@ -86,14 +86,13 @@ class PhasedPlan(algorithms.StatedPlan):
         return np.full(self.problem.dim, self.phases[-1].aggregate.deviation)
 
     def describe(self) -> Mapping[str, Any]:
-        fallback = "the point released by the phase before, at first the origin"
         phases = [
             {"groups": each.parts, "users_per_group": each.users}
             | {**attributes(each, "steps", "step_size"), **each.aggregate.describe()}
             for each in self.phases
         ]
         facts = {"noise": self.noise_name, "gradient_evaluations": self.gradient_evaluations}
-        return {**facts, "fallback": fallback, "phases": phases}
+        return {**facts, "fallback": "the point released by the phase before, at first the origin", "phases": phases}
 
     def exact_bits(self, source: BitSource) -> bool:
         return source.exact  # all noise is discrete Gaussian or Laplace
