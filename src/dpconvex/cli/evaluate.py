@@ -37,9 +37,8 @@ def evaluate(
     estimator = dpconvex.load_model(model)
     if estimator.schema is None or estimator.schema.target is None:
         raise InvalidDataError(f"{model}: the model has no schema to read tables with. Use private_metrics in Python")
-    schema, digest = estimator.schema, model_digest(estimator)  # that of the model as it was fitted
-    if user_column is not None:
-        schema = estimator.schema = replace(schema, user=user_column)
+    digest = model_digest(estimator)  # of the model as it was fitted
+    schema = estimator.schema = _options.with_user(estimator.schema, user_column)
     levels, read = grouped(schema, by)
     read = replace(read, weight=None, weight_cap=None)
     if table.is_dir():

@@ -112,5 +112,7 @@ def test_hold_outs_report_groups_and_folders_are_refused_before_anything_is_paid
         assert result.exit_code == 2
         assert f"{folder}: is a folder" in result.stderr
         assert "*.csv'" in result.stderr
+    refused = run("evaluate", place / "by", place / "adult.csv", *paid, "--user-column", "age")
+    assert "user_column='age': is a feature or the target" in refused.stderr
     assert Budget(place / "whole").account().left[0] == 1
     assert run("schema", "draft", folder / "*.csv").exit_code == 0
