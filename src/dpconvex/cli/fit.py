@@ -227,6 +227,8 @@ def predict(
     if proba and not hasattr(estimator, "predict_proba"):
         what = f"needs a model that gives probabilities, and this is {type(estimator).__name__}"
         raise InvalidParameterError("proba", proba, what, "")
+    if keep == "prediction" or (proba and keep in {f"p({label})" for label in estimator.classes_}):
+        raise InvalidParameterError("id", keep, "is the name of a column of predictions", "Rename it in the table")
     own = keep if keep is None or keep not in estimator.schema.column_names(features_only=True) else None
     features = dataclasses.replace(estimator.schema, target=None, user=own, weight=None, weight_cap=None)
     with opened_table(table, features, engine, address, memory) as read:

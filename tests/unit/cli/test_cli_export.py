@@ -79,6 +79,9 @@ def test_predictions_keep_ids_and_come_in_portions(place: Path, monkeypatch: pyt
     assert run("predict", place, place / "t.csv", "--proba", "--id", "who") == whole
     run("predict", place, place / "t.csv", "--proba", "--id", "who", "--out", place / "p.csv")
     assert (place / "p.csv").read_text() == whole
+    for name in ("prediction", "p(yes)"):  # the column of predictions would take its place
+        refused = RUNNER.invoke(app, ["predict", str(place), str(place / "t.csv"), "--proba", "--id", name])
+        assert f"id='{name}': is the name of a column of predictions" in refused.output
 
 
 def test_flags_show_no_type_and_outputs_have_both_names() -> None:
