@@ -12,6 +12,7 @@ import decimal
 import itertools
 import shutil
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -164,9 +165,11 @@ COLUMNS: dict[str, tuple[dict[str, Kind], Maker, Maker]] = {
     "pandas": (PANDAS, as_pandas, lambda table, _: pd.DataFrame(table)),
     "pandas on arrow": ({k: ARROW[k] for k in ON_ARROW}, as_pandas, lambda table, _: pd.DataFrame(table)),
     "pandas array": (
-        {k: PANDAS[k] for k in ("boolean", "Int64", "category")},
+        {k: PANDAS[k] for k in ("boolean", "Int64", "category", "object")},
         lambda cells, kind: pd.array(cells, dtype=kind),
-        lambda table, _: pd.DataFrame(table),
+        lambda table, _: pd.DataFrame(
+            {k: pd.Series(v, dtype=object if str(v.dtype) == "object" else None) for k, v in table.items()}
+        ),
     ),
     "polars": (
         POLARS,
@@ -183,6 +186,11 @@ COLUMNS: dict[str, tuple[dict[str, Kind], Maker, Maker]] = {
         {"any": (OBJECTS, None)},
         lambda cells, _: list(cells),
         lambda table, _: list(map(list, zip(*table.values(), strict=True))),
+    ),
+    "deque": (
+        {"any": (OBJECTS, None)},
+        lambda cells, _: deque(cells),
+        lambda table, _: deque(map(list, zip(*table.values(), strict=True))),
     ),
     "sparse": (
         {k: NUMPY[k] for k in ("bool", "int64", "float32", "float64", "longdouble", "complex")},
@@ -285,7 +293,7 @@ def cases(model: Any, container: str, kind: str, together: bool) -> Iterator[Cas
     cells = contents(container, kind, together)
     columns = [column(each, kinds[kind][1]) for each in cells]
     if getattr(model, "schema", None) is not None:
-        if container not in ("numpy", "list", "sparse"):
+        if container not in ("numpy", "list", "deque", "sparse"):
             plain = {"a": columns[0], "b": flags(container, missing=True), "y": columns[0], "u": columns[0]}
             for name in ("a", "y"):
                 yield name, model, [(table(plain | {name: each}, None), None, None) for each in columns]
@@ -325,7 +333,7 @@ def differing(models: list[Any], kinds: Iterator[tuple[str, str]] | list[tuple[s
 
 
 EVERY = [(container, kind) for container, (kinds, _, _) in COLUMNS.items() for kind in kinds]
-FEW = [("polars", "bool"), ("pandas", "boolean"), ("arrow", "decimal128")]
+FEW = [("polars", "bool"), ("pandas", "boolean"), ("arrow", "decimal128"), ("pandas array", "object"), ("deque", "any")]
 """Of types that NumPy knows only where no cell is missing."""
 
 
@@ -336,7 +344,7 @@ def test_every_estimator_is_here() -> None:
 def test_types_decide_and_cells_do_not(full: bool) -> None:
     """In quick runs every sixth type meets one of the first two estimators in turn, in the gate both meet all others.
 
-    Every estimator meets one of the `FEW` types in quick runs, the two others in the gate.
+    Every estimator meets one of the `FEW` types in quick runs, the others in the gate.
     """
     for k, model in enumerate((LINEAR[0], MODELS[-4])):
         assert not differing(
@@ -345,7 +353,9 @@ def test_types_decide_and_cells_do_not(full: bool) -> None:
     if not full:
         assert not differing([LASSO], [each for each in EVERY if each[0] == "sparse"], together=True)
     for k, model in enumerate([*LINEAR[1:], LASSO, *SPARSE, MEDIAN, SEARCH, *MODELS[-3:]]):
-        assert not differing([model], [each for j, each in enumerate(FEW) if (j == k % 3) != full], together=True)
+        assert not differing(
+            [model], [each for j, each in enumerate(FEW) if (j == k % len(FEW)) != full], together=True
+        )
 
 
 @pytest.mark.slow

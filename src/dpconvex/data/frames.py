@@ -4,6 +4,7 @@ Two rules hold for everything here. Errors come from public facts only: the head
 record is read by itself: how a cell is read never depends on another cell, or one record could change the others.
 """
 
+from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from numbers import Real
@@ -21,15 +22,21 @@ from dpconvex.errors import InvalidDataError, SchemaError
 Frame = nw.DataFrame[Any]
 Series = nw.Series[Any]
 MOST, LONGEST = 40, 100  #: Largest number of names in a message, and of characters shown of each name
+OF_ONE_TYPE = str | bytes | bytearray | memoryview | array | range  #: Sequences whose elements have one known type
 NUMBER = r"^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|inf|infinity)$"
 
 
 def typed(values: Any) -> Any:
-    """Return a typed pandas or arrow object as the column or table that narwhals reads; others unchanged."""
+    """Return a typed pandas or arrow object as the column or table that narwhals reads, and any sequence as a list.
+
+    Whatever else it is stays as it is. Types follow from types alone: pandas and NumPy would infer them from cells.
+    """
+    if isinstance(values, Sequence) and not isinstance(values, OF_ONE_TYPE | list | tuple):  # a deque, say
+        return list(values)
     # NumPy would turn a pandas array with a missing cell into objects, and an array without into numbers.
     pandas, arrow = nw.dependencies.get_pandas(), nw.dependencies.get_pyarrow()
     if pandas is not None and isinstance(values, pandas.Index | pandas.api.extensions.ExtensionArray):
-        return pandas.Series(values)
+        return pandas.Series(values, dtype=object if str(values.dtype) == "object" else None)
     if arrow is not None and isinstance(values, arrow.Array):
         values = arrow.chunked_array([values])
     if arrow is not None and isinstance(values, arrow.RecordBatch):

@@ -128,9 +128,10 @@ def column_of(values: Any, name: str) -> frames.Series | Array:
     if isinstance(values, str):
         remedy = f"Pass the column, as in {name}=table[{values!r}], not its name"
         raise InvalidDataError(f"{name}={values!r}: must hold one label a record. {remedy}")
+    values = frames.typed(values)
     if isinstance(values, list | tuple):
         return elements(values)
-    found: Any = nw.from_native(frames.typed(values), eager_only=True, allow_series=True, pass_through=True)
+    found: Any = nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
     if isinstance(found, nw.Series):
         return found
     table = isinstance(found, nw.DataFrame)

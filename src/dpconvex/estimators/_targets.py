@@ -18,7 +18,7 @@ from dpconvex import _validate
 from dpconvex._types import Array, Floats, final_dataclass
 from dpconvex.algorithms import stored
 from dpconvex.data import NumericTarget, Schema
-from dpconvex.data.frames import Series, codes, distinct_values, kind_of, numbers, texts_series, type_name
+from dpconvex.data.frames import Series, codes, distinct_values, kind_of, numbers, texts_series, type_name, typed
 from dpconvex.data.targets import PRIVATE
 from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
 from dpconvex.estimators._features import checked_schema
@@ -91,7 +91,7 @@ def default_index(y: Any) -> tuple[Array, Array]:
     labels = column_of(y, "y")
     if as_series(labels)[1] != "boolean":
         kind = type_name(labels) if isinstance(labels, nw.Series) else _validate.dtype_of(labels)
-        a_list = isinstance(y, list | tuple)
+        a_list = isinstance(typed(y), list | tuple)
         of = "a list of labels, whose type a single one would decide" if a_list else f"labels of type {kind}"
         what = f"must be given for {of}; only Booleans say which labels there are"
         remedy = "List them, negative class first, as in classes=[0, 1], or in a schema; or give y == positive_label"
@@ -102,7 +102,7 @@ def default_index(y: Any) -> tuple[Array, Array]:
 
 def inferred_classes(y: Any) -> Array:
     """Return the labels that occur, sorted. Reads the data: whoever asks for it makes which labels occur public."""
-    labels = np.asarray(y) if isinstance(y, list | tuple) else column_of(y, "y")
+    labels = np.asarray(y) if isinstance(y := typed(y), list | tuple) else column_of(y, "y")
     if not isinstance(labels, nw.Series) and labels.dtype.kind in "fiub":
         found = np.unique(labels)
         found = found[found == found]
@@ -115,7 +115,7 @@ def inferred_classes(y: Any) -> Array:
 
 def number_array(y: Any) -> Array:
     """Return numeric targets as an array (n,); missing targets, and list entries that are not numbers, are NaN."""
-    if isinstance(y, list | tuple):
+    if isinstance(y := typed(y), list | tuple):
         return numbers_of(elements([_alone(cell) for cell in y]))
     values, kind = as_series(y)
     if kind in ("text", "objects"):
