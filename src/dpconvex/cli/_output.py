@@ -90,6 +90,7 @@ def _spoken(text: str, options: Mapping[str, Any]) -> str:
 
     def option(found: re.Match[str]) -> str:
         name, value = found.groups()
+        name = "neighbors" if name == "neighboring" else name  # of budgets and promises
         if name not in options or (found.end() <= begins and value not in ("None", "True", "False")):
             return found[0]  # a message begins with what was given
         flag = f"--{name.replace('_', '-')}"

@@ -150,7 +150,7 @@ def _column(series: frames.Series, ranges: bool) -> str:
     if not isinstance(series.name, str) or not series.name:
         return _left_out(head, "its name is no text. Name it to use it")
     if isinstance(series.dtype, nw.Time):
-        return head + _HOURS
+        return head + _HOURS + _apart(hours(series))
     if isinstance(series.dtype, nw.Date | nw.Datetime):
         clock = hours(series) if isinstance(series.dtype, nw.Datetime) else np.zeros(1)
         return head + _dates(days(series), "", ranges, series.name, clock)
@@ -166,10 +166,10 @@ def _column(series: frames.Series, ranges: bool) -> str:
         written = frames.texts_series(found)
         clock = hours(written)
         for form in DATE_FORMS:
-            if len(found) > 2 and np.mean(~np.isnan(dates := days(written, form))) >= MOSTLY:
-                return head + _dates(dates, form, ranges, series.name, clock)
+            if len(found) > 2 and np.mean(~np.isnan(days(written, form))) >= MOSTLY:
+                return head + _dates(days(series, form), form, ranges, series.name, clock)
         if len(found) > 2 and np.mean(~np.isnan(clock)) >= MOSTLY:
-            return head + _HOURS
+            return head + _HOURS + _apart(hours(series))
         if (values := _mostly_numbers(found)) is not None:
             missing = [text for text, value in zip(found, values, strict=True) if not value.is_valid]
             if len(missing) > MAX_WORDS:
@@ -194,9 +194,7 @@ def _column(series: frames.Series, ranges: bool) -> str:
             head += f'# If they are dates: date = "month" and format = "%Y%m%d" in the place of bounds.{MARK}\n'
         lines = head + (note + MARK.strip() + "\n") * _may_be_codes(numbers) + _range(numbers, ranges)
         cells = frames.numbers(series, texts=True)
-        if (share := np.mean(np.isnan(cells) | np.isin(cells, sentinels)) if len(cells) else 0) or missing:
-            lines += f"# Some numbers are missing. The next line keeps them apart, in synthetic data too.{MARK}\n"
-            lines += ("" if share > MANY_MISSING else "# ") + _line("indicator", True)
+        lines += _apart(np.where(np.isin(cells, sentinels), np.nan, cells), bool(missing))
         return lines + (_line("missing", missing) if missing else "")
     return _categories(series, found, head)
 
@@ -221,9 +219,17 @@ def _many(found: list[str], what: str) -> str:
     return f"{len(found)} {what}" if found else "every cell is empty"
 
 
+def _apart(cells: Floats, coded: bool = False) -> str:
+    """Return the lines that keep missing cells apart if some are missing or `coded` as numbers; a remark if few are."""
+    if not (share := np.mean(np.isnan(cells)) if len(cells) else 0.0) and not coded:
+        return ""
+    note = f"# Some numbers are missing. The next line keeps them apart, in synthetic data too.{MARK}\n"
+    return note + ("" if share > MANY_MISSING else "# ") + _line("indicator", True)
+
+
 def _dates(found: Floats, form: str, ranges: bool, name: str, clock: Floats) -> str:
     """Return the lines of a column of dates, days since 1970; as ages, with the other parts as remarks."""
-    hour = ""
+    hour, apart = "", _apart(found)
     if np.mean(~np.isnan(clock)) >= MOSTLY and np.nanmin(clock) < np.nanmax(clock):
         formula = f"formula = {format_value(f'hours({format_value(name)})')}\n"
         hour = f"[columns.{format_key(f'{name} hour')}]\n{formula}lower = 0\nupper = 24\n"
@@ -235,8 +241,8 @@ def _dates(found: Floats, form: str, ranges: bool, name: str, clock: Floats) -> 
     lines += f"format = {format_value(form)}{MARK}\n" if form not in ("", DATE_FORMS[0]) else ""
     if not ranges:
         today = str(datetime.now(UTC).date())
-        return lines + _line("at", today, read=False) + _line("range", PRIVATE, read=False) + hour
-    return lines + _line("at", at) + _line("lower", 0) + _line("upper", max(1, last - first)) + hour
+        return lines + _line("at", today, read=False) + _line("range", PRIVATE, read=False) + apart + hour
+    return lines + _line("at", at) + _line("lower", 0) + _line("upper", max(1, last - first)) + apart + hour
 
 
 def _is_id(series: frames.Series, numbers: Floats) -> bool:

@@ -278,11 +278,15 @@ def test_commands_that_take_long_say_that_they_work(run: Any, public_files: Path
         ("a goal. Set inference=True.", "a goal. Set --inference."),
         ("data/epsilon=3/none.csv: cannot be read", "data/epsilon=3/none.csv: cannot be read"),
         ("Or set inference=False, noise='l2'.", "Or set no --inference, --noise l2."),
+        (
+            "neighboring='replace_one': the budget is for neighboring='x'",
+            "neighboring='replace_one': the budget is for --neighbors x",
+        ),
         ("is for user_column='a', target_bounds=None", "is for --user-column a, target_bounds=None"),
     ],
 )
 def test_messages_of_the_library_name_options_as_the_command_line_does(text: str, expected: str) -> None:
-    assert _spoken(text, ("users", "epsilon", "inference", "noise", "user_column")) == expected
+    assert _spoken(text, ("users", "epsilon", "inference", "noise", "user_column", "neighbors")) == expected
 
 
 def test_predict_says_of_which_columns_much_cannot_be_read(

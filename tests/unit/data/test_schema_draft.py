@@ -361,3 +361,24 @@ def test_zero_far_from_all_others_is_no_value() -> None:
     assert not columns[1].missing
     half = pd.DataFrame({"built": [0] * 20 + list(range(1900, 1960))})
     assert Schema.from_toml_text(draft_schema(half)).columns[0].indicator  # pyright: ignore
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        lambda k: datetime.date(2020, 1, 1 + k % 28),
+        lambda k: datetime.time(k % 24, 5),
+        lambda k: f"2021-03-{1 + k % 28:02d}",
+        lambda k: f"{k % 24:02d}:30",
+    ],
+    ids=["dates", "times", "texts of dates", "texts of times"],
+)
+@pytest.mark.parametrize(("every", "line"), [(4, "\nindicator = true"), (50, "\n# indicator = true"), (1000, None)])
+def test_dates_and_times_that_are_missing_are_kept_apart_as_numbers_are(
+    cell: Any, every: int, line: str | None
+) -> None:
+    cells = [None if k % every == every - 1 else cell(k) for k in range(300)]
+    drafted = draft_schema(pl.DataFrame({"when": cells, "y": ["a", "b"] * 150}), "y")
+    assert ("indicator" in drafted) == (line is not None)
+    assert line is None or line in drafted
+    Schema.from_toml_text(drafted.replace("confirmed = false", "confirmed = true"))

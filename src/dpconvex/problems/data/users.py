@@ -54,8 +54,8 @@ class UserGroups:
         """Group records by their labels; users are in the order of the sorted labels.
 
         Labels (n_records,) are numbers, texts or dates; objects are compared by their text. All missing labels together
-        are one user, protected as with separate labels where users are replaced; one more person without a label
-        replaces this user, which costs up to twice the epsilon of added users. No records unless `empty`, or labels
+        are one user, and count as one in the public number of users. Where users are added or removed, one more person
+        without a label replaces this user, which costs up to twice the epsilon. No records unless `empty`, or labels
         that are not a vector, raise `InvalidDataError` (public facts).
         """
         names = np.asarray(labels)

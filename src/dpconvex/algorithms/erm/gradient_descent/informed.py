@@ -161,7 +161,8 @@ class InformedPlan(algorithms.StatedPlan):
         bound = min(bound, 2 * problem.lipschitz * problem.radius)
         sigma = 0.0 if self.constant is None else TUNING.change * self.constant.sigma
         left = self.look.constant_left(sigma) if sigma else 0.0  # from unknown labels and drift of the run
-        expected, caution = self.ahead.choice.expected + left, TUNING.caution / math.sqrt(problem.records_per_user or 1)
+        expected, (least, few) = self.ahead.choice.expected + left, TUNING.few_users
+        caution = max(TUNING.caution / math.sqrt(problem.records_per_user or 1), least * min(1.0, few / problem.n))
         return algorithms.PredictedError(bound, trivial, source, proved=False, expected=expected, caution=caution)
 
     @property
