@@ -396,7 +396,7 @@ def test_it_comes_first_where_its_forecast_is_the_smallest() -> None:
     """Public facts decide: a look for many records a user, a pure method for few users, or for many at epsilon 10."""
     some = plans(problem(3000, records_per_user=20), USERS)
     assert some[0].algorithm == "informed_gradient"
-    few = plans(problem(100, records_per_user=20), USERS)
+    few = plans(problem(50, records_per_user=20), USERS)
     assert few[0].algorithm != "informed_gradient"
     many = plans(problem(10**6), PrivacyParams(10.0, 1e-6, unit=Unit.USER))
     assert many[0].algorithm == "objective_perturbation"

@@ -254,7 +254,10 @@ class RangedPlan(TwoStagePlan):
         places: tuple[tuple[int, ...], ...] = ()
         crowds = self._counts(X, y, groups, [partial(ranges.parts, one) for one in within], ranges.PARTS + 1)
         if self.closer is not None:
-            chosen = zip(outer, _chosen(self.closer, crowds, HALVED_EACH, CLOSER, source, ledger), strict=True)
+            closer = partial(_chosen, self.closer, halved=HALVED_EACH, label=CLOSER, source=source, ledger=ledger)
+            cells = np.split(crowds, [len(self.columns) * (ranges.PARTS + 1)])
+            chosen = *closer(cells[0]), *(closer(cells[1], n=self.problem.n) if self.target else ())
+            chosen = zip(outer, chosen, strict=True)
             edges = tuple((int(a), int(b)) if one.transform == "none" else whole for one, (a, b) in chosen)
         else:
             assert self.second is not None
@@ -314,7 +317,7 @@ class RangedPlan(TwoStagePlan):
 def _chosen(
     look: ReportNoisyMax, counts: Floats, halved: float, label: str, source: BitSource, ledger: Ledger, n: int = 0
 ) -> Cut:
-    """Release one part of each range whose cells `counts` holds, range after range; of `n` units if it was declared."""
+    """Release one part of each range whose cells `counts` holds, range after range, among `offered` ones of n units."""
     rows, parts = counts.reshape(-1, ranges.PARTS + 1), offered(halved * look.scale / n) if n else np.arange(len(FIRST))
     scores = (scored(each, halved * look.scale)[parts] for each in rows)
     chosen = parts[[look.release(each, label, source, ledger) for each in scores]]  # Lemma T
