@@ -4,6 +4,7 @@
     python benchmarks/lost_ranges.py --parts [--seeds 3]
     python benchmarks/lost_ranges.py --alone [--seeds 4] [--json FILE]
     python benchmarks/lost_ranges.py --many [--half held_out] [--seeds 2] [--json FILE]
+    python benchmarks/lost_ranges.py --offered [--half held_out] [--json FILE]
 
 Without options: the regressions of the learning half, with all ranges left to the fit, under pure epsilon, with at most
 20,000 records. Excess is the training loss above that of the best linear fit, as a share of the target's variance. It
@@ -23,6 +24,11 @@ With ``--many``: the number targets of a half of `many_tables.py`, with excess a
 model wherever it is planned, the constant, and rules that take the constant above a deviation or below a number of
 records times epsilon; for these the geometric mean over tables, the mean of shares cut at 3, and each table by the rule
 that is best for all others.
+
+With ``--offered``: the same targets with all ranges left to the fit (but [0, 1]), by the parts of found ranges that are
+on offer (`OFFERED`): all of them, or where the noise is large the wide ones alone, for the target, the columns or both.
+Printed, by records times epsilon: excess relative to all parts, as a geometric mean over tables, the mean excess as a
+share of the target's variance, cells above 1.2 times a constant's excess, and the largest.
 """
 
 from __future__ import annotations
@@ -51,6 +57,8 @@ NAMES = [n for n in corpus.LEARNING if len(corpus.RECIPES[n].target.split()) == 
 
 
 PARTS = (0.0, 1 / 3, 1 / 2)
+OFFERED = {"all": (False, False), "target": (False, True), "columns": (True, False), "both": (True, True)}
+"""Whether narrow parts of columns, and of the target, are kept back where the noise is large."""
 
 
 def measured(name: str, seeds: int, most: int = MOST, labels: tuple[str, ...] = ("auto", "constant")) -> list[dict]:
@@ -178,6 +186,44 @@ def many(half: str, seeds: int, path: Path | None) -> None:
     print(f"each table by the others: {np.exp(left.mean()):.3f} ({left.std() / len(left) ** 0.5:.3f}), {Counter(best)}")
 
 
+def offered(half: str, path: Path | None) -> None:
+    """Print what fits lose that offer wide parts alone, relative to fits that offer all parts of found ranges."""
+    lines, chosen, mode = [], ranges._chosen, "all"
+
+    def offering(look: Any, counts: Any, halved: float, label: str, source: Any, ledger: Any, n: int = 0) -> Any:
+        if label == ranges.CLOSER:  # the target's call has its n
+            n = round(counts[: ranges.ranges.PARTS + 1].sum()) if len(counts) and OFFERED[mode][n > 0] else 0
+        return chosen(look, counts, halved, label, source, ledger, n)
+
+    ranges._chosen = offering
+    for task in (task for names in many_tables.tables(half) for task in many_tables.tasks(*names, 6000)):
+        if task.kind != many_tables.KINDS[2]:
+            continue
+        schema, coins = private_ranges.without(task.schema, target=False), many_tables.checksum(task.name)
+        for epsilon in (0.3, 1.0, 3.0, 10.0):
+            line: dict[str, Any] = {"table": task.name, "units": len(task.y) * epsilon}
+            line |= {"unit": task.constant - task.best, "variance": task.constant}
+            for mode in OFFERED:
+                model = PrivateLinearRegression(epsilon, schema=schema, random_state=coins).fit(task.frame)
+                if getattr(model.plan_, "closer", None) is None or model.plan_.algorithm == "constant":
+                    break
+                line[mode] = many_tables.loss(task, model) - task.best
+            else:
+                lines.append(line)
+    if path:
+        path.write_text(json.dumps(lines))
+    found = pd.DataFrame(lines)
+    shares = found[list(OFFERED)].div(found["unit"], axis=0).clip(lower=0.002)
+    for low, high in ((0, np.inf), *pairwise((0, 600, 2000, 6000, np.inf))):
+        here = (found["units"] >= low) & (found["units"] < high)
+        logs = np.log(shares[here].div(shares["all"][here], axis=0)).groupby(found["table"][here]).mean()
+        print(f"n epsilon {low} to {high}: {here.sum()} cells, {len(logs)} tables")
+        for mode in OFFERED:
+            lost = (found[mode] / found["variance"])[here].clip(upper=2).mean()
+            ratio, worse = f"{np.exp(logs[mode].mean()):.3f} ({logs[mode].sem():.3f})", (shares[here][mode] > 1.2).sum()
+            print(f"  {mode}: {ratio}, lost {lost:.4f}, above 1.2 {worse}, largest {shares[here][mode].max():.1f}")
+
+
 def logarithm(shares: pd.Series) -> pd.Series:
     return np.log(shares.clip(lower=0.01))
 
@@ -194,9 +240,12 @@ def main() -> None:
     parser.add_argument("--alone", action="store_true")
     parser.add_argument("--parts", action="store_true")
     parser.add_argument("--many", action="store_true")
+    parser.add_argument("--offered", action="store_true")
     parser.add_argument("--half", choices=("learning", "held_out"), default="learning")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
+    if given.offered:
+        return offered(given.half, given.json)
     ranges.LOST = NEVER
     if given.many:
         return many(given.half, given.seeds, given.json)

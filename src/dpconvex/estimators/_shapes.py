@@ -392,6 +392,12 @@ def shape_facts(plan: Any) -> list[dict[str, Any]]:
     ]
 
 
+def expected_share(plan: Any) -> float:
+    """Return the expected error as a share of the loss of parameters 0; 0 if either is unknown."""
+    typical, expected = plan.problem.typical, plan.predicted_error.expected
+    return 0.0 if typical is None or expected is None else expected / typical.at_zero
+
+
 def planned_deviations(plan: Any) -> Floats:
     """Return the planned deviation of the noise in every value or coefficient."""
     problem, guess = plan.problem, plan.coefficient_deviation

@@ -35,7 +35,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._descriptions import RELEASED, final_estimator
 from dpconvex.estimators._features import FeatureMap, bounds_of, checked_schema, require_one
 from dpconvex.estimators._intervals import INFERENCE, WithIntervals
-from dpconvex.estimators._shapes import Shape, ShapeMap, checked_pairs, planned_deviations, shape_facts
+from dpconvex.estimators._shapes import Shape, ShapeMap, checked_pairs, expected_share, planned_deviations, shape_facts
 from dpconvex.estimators.classifiers import LogisticModel
 from dpconvex.estimators.regressors import DEFAULT_SMOOTHING, DEFAULT_WIDTH, PrivateLinearRegressor, capped
 from dpconvex.losses import LinearModelLoss, PseudoHuberLoss, SmoothedPinballLoss, SquaredLoss
@@ -48,6 +48,8 @@ KNOTS = (2, 3, 4, 6, 8, 12, 16)  #: Numbers of evenly spaced knots per column th
 LEARNED = {"classification": 0.13, "regression": 0.05}
 """Shapes may bend if their expected error is below this share of the loss of parameters 0; otherwise straight lines are
 planned. Chosen on the learning tables of the corpus (`benchmarks/additive_guess.py straight`)."""
+
+FAR = 0.5  #: Beyond this share with two knots, no number of knots came below those (2 to 40 columns, n up to 200,000).
 
 SHAPES = "objective_perturbation"  #: The algorithm that fits shapes; straight lines may use any algorithm.
 
@@ -149,17 +151,18 @@ class AdditiveModel(WithIntervals):
         shapes = replace(shapes, placed=placed if worth_knots(float(self.epsilon), n, len(placed)) else ())
         quick = copy(self)
         quick.noise = "grouped" if self.noise == "auto" else self.noise  # errors of other laws differ little
-        found = [super(AdditiveModel, quick)._plans(each, n, loss, unit) for each in self._maps(shapes)]
+        maps, choosing = self._maps(shapes), self.algorithm == self.knots == "auto" and not shapes.pairs
+        found = [super(AdditiveModel, quick)._plans(maps[0], n, loss, unit)]
+        hopeless = choosing and expected_share(found[0][0]) > FAR  # lines come, whatever more knots expect
+        found += [super(AdditiveModel, quick)._plans(each, n, loss, unit) for each in maps[1:] if not hopeless]
         best = min(found, key=expected_of_first)
-        if quick.noise != self.noise:
+        if quick.noise != self.noise and not hopeless:
             privacy, chosen = best[0].privacy, self._fitting(shapes, best[0])
             best = self._planned(chosen, best[0].problem, privacy, SHAPES, Options(noise=self.noise, sums=self._sums))
-        if self.algorithm != "auto" or self.knots != "auto" or shapes.pairs:
+        if not choosing:
             return best
-        typical, expected = best[0].problem.typical, best[0].predicted_error.expected
-        bends = len(self._maps(shapes)) > 1  # else there are only categories, for which lines are equivalent
-        bent = bends and (typical is None or expected is None or expected < LEARNED[loss.task] * typical.at_zero)
-        bent = bent and not self._loses_target(shapes, n)
+        # Where there are only categories lines are equivalent.
+        bent = len(maps) > 1 and expected_share(best[0]) < LEARNED[loss.task] and not self._loses_target(shapes, n)
         felt = self.epsilon * weighing(n, self._promise(unit))
         if bent and (loss.task != "regression" or felt >= NEEDED):  # else targets may lie anywhere
             return best
