@@ -5,6 +5,7 @@
     python benchmarks/many_classes.py --constants --json FILE
     python benchmarks/many_classes.py --few [--delta 1e-6] --json FILE
     python benchmarks/many_classes.py --famous [--seeds 5]
+    python benchmarks/many_classes.py --users --json FILE
 
 Few tables have a target of more than two classes, so no number of plans for several classes had been chosen on such
 tables. The targets here are the 23 categories of three to nine levels in the learning half of `corpus.py` that other
@@ -15,7 +16,9 @@ excess of a fit is its training loss above that of the best model, as a share of
 parameters) that decides when a constant is taken. With ``--few``: the same for less than 600 records times epsilon, on
 targets that a program chose and tables of machine learning (`shares.py`), for the share "few". With ``--famous``:
 log-loss and accuracy of `auto`, pure and with delta 1e-6, on iris, wine and digits of scikit-learn, tables that people
-try first. Fits are seeded, hence not private.
+try first. With ``--users``: 30 targets that a program chose (learning half), dealt to users, and what plans lose over
+the best method if descents of few users rank by a larger factor (`registry.FEW_USERS`). Fits are seeded, hence not
+private.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ import warnings
 from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -39,11 +43,15 @@ import many_tables
 import prior
 import shares
 from dpconvex import CategoricalColumn, NumericColumn, PrivateLogisticRegression
+from dpconvex.algorithms.erm import registry
 from dpconvex.algorithms.erm.two_stage import constant
 from dpconvex.data import ClassTarget
 from dpconvex.errors import DpconvexWarning
+from dpconvex.privacy import Unit
+from user_corpus import users
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
+USERS_METHODS = ("objective_perturbation", "noisy_gradient", "constant")
 FEW, FEW_SHARES = (0, 50, 100, 200, 300, 600), (0.6, 0.35, 0.25, 0.2)
 """Bounds of records times epsilon, and shares of which the first is no other than with more records"""
 TASKS = {
@@ -199,6 +207,62 @@ def few(given: argparse.Namespace) -> None:
             print(f"{low} to {high}, share {share}: {len(some)} cells, {found}, {shown}, above 1.1: {over}")
 
 
+def dealt(task: many_tables.Task, records: int, alike: bool) -> list[dict[str, Any]]:
+    """Return what methods lose and expect, with a delta, if users have so many records of a table each."""
+    X, y = task.X / np.maximum(np.abs(task.X).max(0), 1e-9), np.asarray(task.y)
+    of: Any = SimpleNamespace(X=task.X, y=y.astype(float))
+    owners = users(of, records, alike)
+    _, codes, sizes = np.unique(owners, return_inverse=True, return_counts=True)
+    n, weights, lines = len(sizes), 1 / sizes[codes] / len(sizes), []
+
+    def loss(shares: np.ndarray) -> float:
+        return -float(weights @ np.log(np.maximum(shares[np.arange(len(y)), y], 1e-12)))
+
+    best = loss(LogisticRegression(C=1e3, max_iter=500).fit(X, y, weights * len(y)).predict_proba(X))
+    unit = loss(np.tile(np.bincount(y, weights), (len(y), 1))) - best
+    facts: dict[str, Any] = {"schema": task.schema, "records_per_user": records}
+    for epsilon in EPSILONS[1:]:
+        line: dict[str, Any] = {"table": task.name, "users": n, "unit": unit, "epsilon": epsilon}
+        for method in USERS_METHODS:
+            vars(registry.ERM_METHODS)["names"] = lambda _, method=method: (method,)
+            registry.plans.cache_clear()
+            coins = many_tables.checksum(task.name) % 10**6
+            model = PrivateLogisticRegression(epsilon, 1e-6, random_state=coins, **facts)
+            model.fit(task.frame, groups=owners)
+            plan = PrivateLogisticRegression(epsilon, 1e-6, **facts).plan(n, unit=Unit.USER)[0]
+            lost = max(loss(model.predict_proba(task.frame)) - best, 0.01 * unit, 0.001)
+            line[method] = {"rank": registry.cautious(plan), "loss": lost}
+        lines.append(line)
+    return lines
+
+
+def of_users(path: Path) -> None:
+    """Print what the plan that ranks first loses over the best method, by the factor on descents of few users."""
+    warnings.simplefilter("ignore")  # constant columns have no correlation
+    lines, registry.FEW_USERS = [], (0.0, 1.0)
+    for rows, least, deals in (2000, 800, ((5, False), (10, True), (20, True))), (6000, 2500, ((2, False), (6, True))):
+        count = 0
+        for package, item in sorted(many_tables.tables("learning"), key=lambda e: many_tables.checksum(" ".join(e))):
+            for task in many_tables.tasks(package, item, rows) if count < 30 else ():
+                if task.kind == many_tables.KINDS[1] and len(task.y) >= least:
+                    count += 1
+                    lines += [{"rows": rows, **line} for deal in deals for line in dealt(task, *deal)]
+        path.write_text(json.dumps(lines))
+    for factor, few in [(0.0, 1.0), *product((0.5, 1.0, 2.0, 4.0), (200.0, 400.0))]:
+        for rows in (2000, 6000):
+            logs: dict[str, list[float]] = {}
+            worse = 0
+            for line in (line for line in lines if line["rows"] == rows):
+                rank = {name: line[name]["rank"] for name in USERS_METHODS}
+                rank["noisy_gradient"] *= 1 + factor * min(1.0, few / line["users"]) ** 4
+                lost = line[min(rank, key=rank.__getitem__)]["loss"]
+                best = min(line[name]["loss"] for name in USERS_METHODS)
+                logs.setdefault(line["table"], []).append(np.log(lost / best))
+                worse += lost > 1.1 * line["constant"]["loss"]
+            mean = np.exp(np.mean([np.mean(each) for each in logs.values()]))
+            print(f"{factor:g}, {few:g} users, {rows} rows: {mean:.3f}, {worse} of {sum(map(len, logs.values()))}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=3000)
@@ -210,6 +274,7 @@ def main() -> None:
     parser.add_argument("--constants", action="store_true")
     parser.add_argument("--famous", action="store_true")
     parser.add_argument("--few", action="store_true")
+    parser.add_argument("--users", action="store_true")
     parser.add_argument("--json", type=Path)
     given, lines = parser.parse_args(), []
     warnings.simplefilter("ignore", DpconvexWarning)
@@ -217,6 +282,8 @@ def main() -> None:
         return famous(given.seeds)
     if given.few:
         return few(given)
+    if given.users:
+        return of_users(given.json)
     for case in (Case(name, target, given.rows) for name in given.tables for target in TASKS[name].split()):
         for epsilon in EPSILONS:
             line: dict[str, Any] = {"table": case.name, "classes": case.classes, "n": len(case.y), "epsilon": epsilon}

@@ -22,7 +22,7 @@ from dpconvex import (
     adult_schema,
     verify,
 )
-from dpconvex.algorithms.erm.registry import CAUTION, OF_NUMBERS, SURE, WIDE, cautious, plans
+from dpconvex.algorithms.erm.registry import CAUTION, FEW_USERS, OF_NUMBERS, SURE, WIDE, cautious, plans
 from dpconvex.data import ClassTarget, NumericTarget
 from dpconvex.errors import InvalidParameterError, SchemaError
 from dpconvex.estimators._streams import PROBE, promise_of
@@ -216,6 +216,18 @@ def test_a_category_is_one_column_where_a_plan_for_numbers_spends_delta() -> Non
     found = PrivateLinearRegression(1.0, 1e-6, domain=domain, target_bounds=(0, 1)).plan(30_000)
     plan = next(plan for plan in found if plan.algorithm == "noisy_gradient")
     assert cautious(plan) / plan.predicted_error.rank == pytest.approx(OF_NUMBERS)
+
+
+def test_descents_of_few_users_with_several_classes_rank_by_a_larger_factor() -> None:
+    """They came first and lost more than a constant; of 2,000 users they lose no more than they gain."""
+    factors = []
+    for n in (100, 200, 400, 2000):
+        given: dict[str, Any] = {"feature_bounds": (-1, 1), "classes": [0, 1, 2], "records_per_user": 20}
+        model = PrivateLogisticRegression(1.0, 1e-6, algorithm="noisy_gradient", **given)
+        plan = model.plan(n, 5, unit="user")[0]
+        factors.append(cautious(plan) / plan.predicted_error.rank)
+    assert factors[0] == factors[1] == pytest.approx(CAUTION * (1 + FEW_USERS[0]))
+    assert factors[1] > factors[2] > factors[3] == pytest.approx(CAUTION, rel=1e-3)
 
 
 @pytest.mark.parametrize(("records", "longer"), [(299, 1), (301, 2), (999, 2), (1001, 4)])

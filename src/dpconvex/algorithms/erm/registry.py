@@ -24,6 +24,10 @@ is one column), where a regression's explained variance is a guess, since plans 
 expected error with few columns (`benchmarks/prior.py`; docs, What was tried, Delta and numbers); 1 for users'
 regressions; OF_USERS_CLASSES for users' two classes (`benchmarks/user_ranks.py`)."""
 
+FEW_USERS = 2.0, 200.0
+"""Of users' several classes the factor is larger by the first, times the fourth power of the second over the number of
+users where there are more: descents lose two to three times what they expect (`benchmarks/many_classes.py --users`)."""
+
 CENTERED = ("objective_perturbation", "noisy_gradient", "sufficient_statistics")
 """Methods that may run on recentered columns. (Few directions of a table lose what tells several classes apart.)"""
 
@@ -186,7 +190,8 @@ def cautious(plan: LinearModelPlan) -> float:
     sure = not users and not numbers and error.expected < SURE * task.loss.usual.value_at_zero
     columns = sum(1 if numbers and block.categorical else block.size for block in task.domain.all_blocks)
     wide = columns * (task.loss.curvature_rank if sure else 1)
-    return error.rank * (1 + ((OF_NUMBERS if numbers else CAUTION) - 1) * min(1.0, WIDE / wide) ** 2)
+    few = 1 + FEW_USERS[0] * min(1.0, FEW_USERS[1] / task.n) ** 4 if users else 1.0
+    return error.rank * few * (1 + ((OF_NUMBERS if numbers else CAUTION) - 1) * min(1.0, WIDE / wide) ** 2)
 
 
 def is_pure(plan: LinearModelPlan) -> bool:
