@@ -237,7 +237,8 @@ def _dates(found: Floats, form: str, ranges: bool, name: str, clock: Floats) -> 
     known = found[~np.isnan(found)].astype(np.int64)
     first, last = (int(known.min()), int(known.max())) if len(known) else (0, 0)
     at = str(np.datetime64(last, "D"))
-    lines = 'date = "age"  # days before `at`. Or date = "month", or "weekday", without `at` and bounds\n'
+    without = "`at`, bounds and indicator" if apart else "`at` and bounds"
+    lines = f'date = "age"  # days before `at`. Or date = "month", or "weekday", without {without}\n'
     lines += f"format = {format_value(form)}{MARK}\n" if form not in ("", DATE_FORMS[0]) else ""
     if not ranges:
         today = str(datetime.now(UTC).date())

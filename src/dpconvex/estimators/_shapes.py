@@ -168,6 +168,11 @@ class ShapeMap(FeatureMap):
             knots[k] = tuple(self.columns[k].range.even(SOUGHT))
         return replace(self, knots=tuple(knots), placed=placed, n_knots=count)
 
+    @property
+    def ends(self) -> "ShapeMap":
+        """The map with the ends of each range as its knots, whatever knots are declared: of straight lines."""
+        return replace(self, columns=tuple(replace(c, knots=()) if c.numeric else c for c in self.columns)).at(2)
+
     def _few(self, k: int, count: int) -> int:
         return int(min(count, self.most[k]))
 
@@ -345,7 +350,7 @@ class StraightLines(FeatureMap):
     def decode(self, coef: Floats, intercept: Floats) -> tuple[Floats, Floats]:
         parts, shift = [], np.array(intercept, dtype=np.float64)
         bounds = np.cumsum([block.size for block in self.domain.blocks])[:-1]
-        blocks = {block.name: block for block in self.shapes.at(2).blocks}
+        blocks = {block.name: block for block in self.shapes.ends.blocks}
         for column, part in zip(self.shapes.columns, np.split(coef, bounds, axis=1), strict=True):
             if column.name not in blocks:  # one level: a constant
                 shift = shift + part[:, 0]

@@ -191,7 +191,7 @@ class AdditiveModel(WithIntervals):
         looked, blocks = bool(getattr(plan, "looked", ())), plan.problem.domain.blocks
         shapes = replace(cast(ShapeMap, features), placed=getattr(plan, "placed", ()), looked=looked)
         straight = plan.problem.shapes is None
-        found = shapes.at(2) if straight else next(m for m in self._maps(shapes) if m.domain.blocks == blocks)
+        found = shapes.ends if straight else next(m for m in self._maps(shapes) if m.domain.blocks == blocks)
         knots = getattr(plan, "found_knots", ()) if plan.algorithm != "constant" else ()
         found = found.found(self._released(found, plan), found.parts(getattr(plan, "cells", ())), knots)
         self.knots_ = found.knots
