@@ -305,8 +305,8 @@ class NumericColumn(NumberColumn):
         return None if self.indicator or self.transform != "none" else self.range.ends
 
     def within(self, found: NumberRange) -> "NumericColumn":
-        """Return the column with another range."""
-        return replace(self, lower=found.lower, upper=found.upper)
+        """Return the column with another range, without declared knots, which need not lie there."""
+        return replace(self, lower=found.lower, upper=found.upper, knots=())
 
     @cached_property
     def range(self) -> NumberRange:

@@ -253,18 +253,29 @@ def _mixture(rule: dict[str, Any], values: list[str]) -> str:
 
 
 def to_onnx(model: Any) -> Any:
-    """Return a double-precision ONNX model with an input (n, 1) per column, and outputs ``score``, ``prediction``."""
+    """Return a double-precision ONNX model with an input (n, 1) per column, and outputs ``score``, ``prediction``.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the model has pairs, or a column that is called as an output.
+    """
     _validate.installed("onnx")
     from onnx import TensorProto, checker, helper, numpy_helper  # pyright: ignore[reportMissingImports]
 
     facts, nodes, constants, inputs = model.to_dict(), list[Any](), list[Any](), list[Any]()
+    columns, inner = [rule.get("column", "") for rule in facts["shapes"]], "of model "
+    for name in {"score", "prediction"} & {*columns}:
+        raise InvalidParameterError("column", name, "is the name of an output of ONNX models", "Rename the column")
+    while any(name.startswith(inner) for name in columns):  # names are one list: of inputs, constants and nodes
+        inner += "of model "
 
     def const(value: Any) -> str:
-        constants.append(numpy_helper.from_array(np.asarray(value), f"c{len(constants)}"))
+        constants.append(numpy_helper.from_array(np.asarray(value), f"{inner}c{len(constants)}"))
         return constants[-1].name
 
     def op(kind: str, *names: str, **how: Any) -> str:
-        nodes.append(helper.make_node(kind, names, [f"v{len(nodes)}"], **how))
+        nodes.append(helper.make_node(kind, names, [f"{inner}v{len(nodes)}"], **how))
         return nodes[-1].output[0]
 
     score = const(np.array(facts["intercept"])[None])

@@ -537,6 +537,19 @@ def test_straight_lines_are_linear_models_of_missing_numbers_too(classes: Any, p
     assert np.ptp(getattr(lines, score)(frame)) > 0 or lines.plan_.algorithm == "constant"
 
 
+@pytest.mark.parametrize("kind", [PrivateLogisticRegression, PrivateAdditiveClassifier])
+def test_a_look_at_a_column_with_declared_knots_keeps_none_that_lie_outside(kind: Any, tmp_path: Any) -> None:
+    """A linear model has no use for knots, and failed by them after it was paid, where a look narrowed the range."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.uniform(0, 9, (4000, 4)), columns=[*"abcd"]).assign(y=rng.choice(["0", "1"], 4000))
+    columns = [NumericColumn(name, 0, 90, knots=(0, 1, 5, 90) if name < "c" else ()) for name in "abcd"]
+    model = kind(0.3, schema=Schema(columns, ClassTarget("y", ("0", "1"))), random_state=0).fit(frame)
+    assert model.plan_.looked
+    assert all(each.upper < 90 for each in model.ranges_)
+    save_model(model, tmp_path / "m")
+    np.testing.assert_array_equal(load_model(tmp_path / "m").predict_proba(frame), model.predict_proba(frame))
+
+
 def test_straight_lines_are_planned_at_budgets_where_their_method_does_not_apply() -> None:
     """A report shows other budgets: it must not fail once a fit is paid for."""
     model = PrivateAdditiveClassifier(epsilon=5, feature_bounds=(-1, 1), classes=[0, 1, 2], random_state=0)

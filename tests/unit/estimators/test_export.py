@@ -191,6 +191,23 @@ def test_onnx_scores_the_same(fitted: Any) -> None:
         np.testing.assert_allclose(labels[:, 0], fitted.predict(HELD_OUT), rtol=0, atol=1e-12)
 
 
+def test_names_of_columns_do_not_meet_names_of_an_onnx_model() -> None:
+    """Constants and nodes were c0, c1, ... and v0, v1, ..., as columns may be called."""
+    pytest.importorskip("onnx")
+    runtime = pytest.importorskip("onnxruntime")
+    names = [*(f"c{k}" for k in range(4)), *(f"v{k}" for k in range(4)), "of model ", "of model of model c1"]
+    table = pd.DataFrame(np.random.default_rng(0).uniform(0, 1, (50, len(names))), columns=names)
+    table["y"] = (table["c0"] > 0.5).astype(int).astype(str)
+    target = ClassTarget("y", ("0", "1"))
+    model = PrivateLogisticRegression(99.0, schema=Schema([NumericColumn(n, 0, 1) for n in names], target)).fit(table)
+    session = runtime.InferenceSession(to_onnx(model).SerializeToString())
+    found = session.run(None, {name: table[[name]].to_numpy() for name in names})[0]
+    np.testing.assert_allclose(found[:, 0], model.decision_function(table), rtol=0, atol=1e-12)
+    table["score"], schema = table["c0"], Schema((NumericColumn("score", 0, 1),), target)
+    with pytest.raises(InvalidParameterError, match="column='score': is the name of an output of ONNX models"):
+        to_onnx(PrivateLogisticRegression(1.0, schema=schema).fit(table))
+
+
 def test_a_card_says_promise_data_metrics_and_limits(fitted: Any) -> None:
     text = to_card(fitted)
     for words in (
