@@ -227,7 +227,8 @@ def predict(
     if proba and not hasattr(estimator, "predict_proba"):
         what = f"needs a model that gives probabilities, and this is {type(estimator).__name__}"
         raise InvalidParameterError("proba", proba, what, "")
-    if keep == "prediction" or (proba and keep in {f"p({label})" for label in estimator.classes_}):
+    shares = {f"p({label})" for label in getattr(estimator, "classes_", ())} if proba else set[str]()
+    if keep in {"prediction", *shares}:
         raise InvalidParameterError("id", keep, "is the name of a column of predictions", "Rename it in the table")
     own = keep if keep is None or keep not in estimator.schema.column_names(features_only=True) else None
     features = dataclasses.replace(estimator.schema, target=None, user=own, weight=None, weight_cap=None)

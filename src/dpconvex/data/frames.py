@@ -22,7 +22,8 @@ from dpconvex.errors import InvalidDataError, SchemaError
 Frame = nw.DataFrame[Any]
 Series = nw.Series[Any]
 MOST, LONGEST = 40, 100  #: Largest number of names in a message, and of characters shown of each name
-OF_ONE_TYPE = str | bytes | bytearray | memoryview | array | range  #: Sequences whose elements have one known type
+#: Lists, and sequences whose elements have one known type.
+PLAIN: tuple[Any, ...] = (list, tuple, str, bytes, bytearray, memoryview, array, range)
 NUMBER = r"^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|inf|infinity)$"
 
 
@@ -31,7 +32,7 @@ def typed(values: Any) -> Any:
 
     Whatever else it is stays as it is. Types follow from types alone: pandas and NumPy would infer them from cells.
     """
-    if isinstance(values, Sequence) and not isinstance(values, OF_ONE_TYPE | list | tuple):  # a deque, say
+    if issubclass(type(values), Sequence) and not isinstance(values, PLAIN):  # a deque, say
         return list(values)
     # NumPy would turn a pandas array with a missing cell into objects, and an array without into numbers.
     pandas, arrow = nw.dependencies.get_pandas(), nw.dependencies.get_pyarrow()

@@ -88,7 +88,7 @@ class AdditiveModel(WithIntervals):
         _validate.choice("missing", self.missing, ("auto", "own", "none"))
         _validate.choice("algorithm", self.algorithm, ("auto", SHAPES), "Linear estimators have the others")
         require_one({"schema": self.schema, "feature_bounds": self.feature_bounds}, "schema", "They must be public")
-        columns = self._bounded(n_features) if self.schema is None else checked_schema(self.schema).columns
+        columns: Any = self._bounded(n_features) if self.schema is None else checked_schema(self.schema).columns
         pairs = checked_pairs(self.interactions, columns)
         asked = self.missing == "own" or (self.missing == "auto" and not self.inference)
         own = asked if own is None else own

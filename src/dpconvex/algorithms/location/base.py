@@ -22,8 +22,9 @@ from dpconvex.randomness import BitSource
 
 Points = Any  #: Points (n, dim): an array, or `EncodedRows`, which gives samples by position and sums.
 SHORTENED = 0.125  #: If steps are cut to this share of their length or less, the status says `radius_too_large`.
-FLAT = 0.1  #: Largest `Refined.slope` of a location to be relied on though no center was found
-STEEP = 0.5  #: Least `Refined.slope` of a location not to be relied on though a center was found
+FLAT, STEEP = 0.1, 0.5
+"""Largest `Refined.slope` of a location to be relied on though no center was found, and least one of a location not to
+be relied on though one was (`benchmarks/geometric_median.py statuses`)."""
 
 
 class LocationPlan(Plan):

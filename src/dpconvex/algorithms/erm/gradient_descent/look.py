@@ -40,9 +40,10 @@ class Tuning:
     center_variance: float = 0.15  #: prior variance of a column's center about mid-range, in squared half ranges
     usual_width: float = 0.45  #: expected width of a column: mean distance from its center, in half ranges
     narrowest: float = 0.03  #: smallest width that is tried, in half ranges
-    #: Plans are ranked by expected error times this, over the root of records a user: only a look sees how alike; but
+    #: Plans are ranked by expected error times this, over the root of records a user: only a look sees how alike.
     caution: float = 0.75
-    few_users: tuple[float, float] = (0.4, 400.0)  #: at least by the first, or by it times the second over more users
+    #: Least such factor up to this number of users, beyond which it falls as 1/n (`benchmarks/user_forecast.py --few`).
+    few_users: tuple[float, float] = (0.4, 400.0)
     heavier: float = 1.25  #: root mean square of the distances from a column's center, over their mean
     prior_variance: float = 1 / 16  #: prior variance of the share of positive labels, around 1/2
     least_share: float = 0.03  #: smallest share of either class that a start may assume
