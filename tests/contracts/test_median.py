@@ -164,10 +164,10 @@ def test_a_center_from_which_steps_do_not_settle_is_told() -> None:
     X = np.random.default_rng(0).standard_normal((200, 50)) + 2.0
     best = mean_distance(X, geometric_median(X).point)
     p = plan(PointDomain(50, 180.0, 1e-4), 200, PrivacyParams(3.0, 1e-6))
-    for seed in range(6):
-        result = p.run(X, SeededSource(seed))
-        if mean_distance(X, result.location) > 1.5 * best:
-            assert result.status in (MedianStatus.UNSETTLED, MedianStatus.CENTER_FAILED)
+    results = [p.run(X, SeededSource(seed)) for seed in range(6)]
+    far = [result.status for result in results if mean_distance(X, result.location) > 1.5 * best]
+    assert MedianStatus.UNSETTLED in far
+    assert {*far} <= {MedianStatus.UNSETTLED, MedianStatus.CENTER_FAILED}
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.4])

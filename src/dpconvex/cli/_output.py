@@ -91,8 +91,10 @@ def _spoken(text: str, options: Mapping[str, Any]) -> str:
     def option(found: re.Match[str]) -> str:
         name, value = found.groups()
         name = "neighbors" if name == "neighboring" else name  # of budgets and promises
-        if name not in options or (found.end() <= begins and value not in ("None", "True", "False")):
-            return found[0]  # a message begins with what was given
+        if name not in options:
+            return found[0]
+        if found.end() <= begins and value not in ("None", "True", "False"):  # a message begins with what was given
+            return f"{name}={value}"
         flag = f"--{name.replace('_', '-')}"
         return {"None": flag, "True": flag, "False": f"no {flag}"}.get(value, f"{flag} {value.strip(chr(39))}")
 

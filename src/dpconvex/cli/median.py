@@ -24,8 +24,8 @@ STATUS_WORDS = {
     "radius_at_top": "radius_at_top: no radius below the whole ball held most points; too few records, or spread out",
     "radius_too_large": "radius_too_large: steps had to become far smaller than the radius, which reaches "
     "outliers; the location is that of the crowd, the radius and the center before are not",
-    "no_center": "no_center: no center was found, but a search over the whole ball ended where slopes are near 0; use "
-    "the location, not the radius or the center before",
+    "no_center": "no_center: no center was found, but a search over the whole ball ended where slopes are near 0, so "
+    "the objective is near its least value; use the location, not the radius or the center before",
     "unsettled": "unsettled: the search ended where slopes are far from 0, and the location may be far off. More "
     "records or a larger epsilon are needed",
     "center_failed": "center_failed: no center was found; the location is the result of a search over the whole "

@@ -22,6 +22,8 @@ from dpconvex.errors import InvalidDataError, SchemaError
 Frame = nw.DataFrame[Any]
 Series = nw.Series[Any]
 MOST, LONGEST = 40, 100  #: Largest number of names in a message, and of characters shown of each name
+#: Attributes of which arrays, columns and tables have one at least.
+TYPED = ("__array__", "__array_interface__", "__dataframe__", "__arrow_c_stream__", "dtype", "columns", "shape")
 #: Lists, and sequences whose elements have one known type.
 PLAIN: tuple[Any, ...] = (list, tuple, str, bytes, bytearray, memoryview, array, range)
 NUMBER = r"^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|inf|infinity)$"
@@ -32,7 +34,7 @@ def typed(values: Any) -> Any:
 
     Whatever else it is stays as it is. Types follow from types alone: pandas and NumPy would infer them from cells.
     """
-    if issubclass(type(values), Sequence) and not isinstance(values, PLAIN):  # a deque, say
+    if _of_cells(type(values)):  # a deque, say
         return list(values)
     # NumPy would turn a pandas array with a missing cell into objects, and an array without into numbers.
     pandas, arrow = nw.dependencies.get_pandas(), nw.dependencies.get_pyarrow()
@@ -47,6 +49,12 @@ def typed(values: Any) -> Any:
     if repeated := duplicates(names):
         raise InvalidDataError(f"the table has two columns named {repeated[0]!r}. Rename one")
     return takeable(values)
+
+
+def _of_cells(kind: type) -> bool:
+    """Return whether values of that type are rows of cells alone, whose type NumPy would infer from the cells."""
+    rows = hasattr(kind, "__len__") and hasattr(kind, "__getitem__") and not issubclass(kind, (*PLAIN, Mapping))
+    return rows and (issubclass(kind, Sequence) or not any(hasattr(kind, name) for name in TYPED))
 
 
 def open_table(table: IntoDataFrame, needed: Iterable[str] = ()) -> Frame:

@@ -252,6 +252,16 @@ def _mixture(rule: dict[str, Any], values: list[str]) -> str:
     return f"CASE WHEN {cell} IS NULL THEN {empty} {' '.join(cases)} ELSE {values[len(knots) - 1]} END"
 
 
+def _unused(columns: set[str]) -> str:
+    """Return what no column's name begins with: inputs, constants and nodes of an ONNX model share one list of names."""
+    for name in {"score", "prediction"} & columns:
+        raise InvalidParameterError("column", name, "is the name of an output of ONNX models", "Rename the column")
+    begins = "of model "
+    while any(name.startswith(begins) for name in columns):
+        begins += "of model "
+    return begins
+
+
 def to_onnx(model: Any) -> Any:
     """Return a double-precision ONNX model with an input (n, 1) per column, and outputs ``score``, ``prediction``.
 
@@ -264,11 +274,7 @@ def to_onnx(model: Any) -> Any:
     from onnx import TensorProto, checker, helper, numpy_helper  # pyright: ignore[reportMissingImports]
 
     facts, nodes, constants, inputs = model.to_dict(), list[Any](), list[Any](), list[Any]()
-    columns, inner = [rule.get("column", "") for rule in facts["shapes"]], "of model "
-    for name in {"score", "prediction"} & {*columns}:
-        raise InvalidParameterError("column", name, "is the name of an output of ONNX models", "Rename the column")
-    while any(name.startswith(inner) for name in columns):  # names are one list: of inputs, constants and nodes
-        inner += "of model "
+    inner = _unused({rule.get("column", "") for rule in facts["shapes"]})
 
     def const(value: Any) -> str:
         constants.append(numpy_helper.from_array(np.asarray(value), f"{inner}c{len(constants)}"))

@@ -280,7 +280,7 @@ def test_commands_that_take_long_say_that_they_work(run: Any, public_files: Path
         ("Or set inference=False, noise='l2'.", "Or set no --inference, --noise l2."),
         (
             "neighboring='replace_one': the budget is for neighboring='x'",
-            "neighboring='replace_one': the budget is for --neighbors x",
+            "neighbors='replace_one': the budget is for --neighbors x",
         ),
         ("is for user_column='a', target_bounds=None", "is for --user-column a, target_bounds=None"),
     ],

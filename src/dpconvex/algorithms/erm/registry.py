@@ -26,7 +26,8 @@ regressions; OF_USERS_CLASSES for users' two classes (`benchmarks/user_ranks.py`
 
 FEW_USERS = 2.0, 200.0
 """Of users' several classes the factor is larger by the first, times the fourth power of the second over the number of
-users where there are more: descents lose two to three times what they expect (`benchmarks/many_classes.py --users`)."""
+users where there are more: plans that spend delta, descents above all, lose two to three times what they expect then
+(`benchmarks/many_classes.py --users`)."""
 
 CENTERED = ("objective_perturbation", "noisy_gradient", "sufficient_statistics")
 """Methods that may run on recentered columns. (Few directions of a table lose what tells several classes apart.)"""

@@ -104,7 +104,7 @@ class LocationResult:
     #: the location is to be relied on, and there are many outliers; ``unsettled``: steps ended at slopes of `STEEP` or
     #: more; ``center_failed``: the crowd was too light for the test (too few records, too small epsilon, or no crowd),
     #: and the location comes from descent over the whole domain (other refinements: it is the origin);
-    #: ``no_center``: the same, but descent ended at slopes of `FLAT` or less, so the location is to be relied on
+    #: ``no_center``: the same, but descent ended at slopes of `FLAT` or less, near the least value of the objective
     status: MedianStatus = MedianStatus.OK
 
 
