@@ -253,7 +253,7 @@ def _mixture(rule: dict[str, Any], values: list[str]) -> str:
 
 
 def _unused(columns: set[str]) -> str:
-    """Return what no column's name begins with: inputs, constants and nodes of an ONNX model share one list of names."""
+    """Return what no column's name begins with: inputs and constants of an ONNX model share one list of names."""
     for name in {"score", "prediction"} & columns:
         raise InvalidParameterError("column", name, "is the name of an output of ONNX models", "Rename the column")
     begins = "of model "
