@@ -448,7 +448,7 @@ def test_added_records_are_asked_for_with_a_declared_number(run: Any, public_fil
         ((*wanted, "--rows", 700, "--engine", "local"), "engine='local'"),
         ((*wanted, "--rows", 700, "--holdout", 0.2, "--evaluate", 1), "neighbors"),
         ((*wanted, "--rows", 700, "--ranges", "private"), "ranges"),
-        (("--budget", "b.json"), "neighboring"),
+        (("--budget", "b.json"), "is for --neighbors add_or_remove_one"),
     ):
         refused = run(*fit, *more)
         assert refused.exit_code == 2

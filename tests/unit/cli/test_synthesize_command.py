@@ -111,7 +111,7 @@ def test_added_records_are_asked_for_with_a_declared_number(run: Any, public_fil
     assert run(*words(public_files, *wanted, "--engine", "local")).exit_code == 2
     refused = run(*words(public_files, *wanted, "--budget", "other.json"))
     assert refused.exit_code == 2
-    assert "neighboring" in refused.stderr
+    assert "is for --neighbors replace_one" in refused.stderr
     result = run(*words(public_files, *wanted, "--json", "--budget", "b.json"))
     assert result.exit_code == 0, result.output
     printed = json.loads(result.stdout)
