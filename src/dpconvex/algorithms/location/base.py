@@ -1,5 +1,6 @@
 """Private locations of points in a ball: plans, their stages, and results."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -176,7 +177,7 @@ class Refined(NamedTuple):
 
     location: Floats
     factor: float = 1.0  #: Share of the planned length to which steps were cut
-    slope: float | None = None  #: Length of the mean of the last gradients and their noise; near 0 only at a median
+    slope: float = math.nan  #: Length of the mean of the last gradients, plus their noise; NaN: no descent tells it
 
 
 class Booster(Stage):

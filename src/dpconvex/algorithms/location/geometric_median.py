@@ -161,10 +161,10 @@ class GeometricMedianPlan(base.LocationPlan):
         if self.booster is not None and start.ball > 0:  # stage 3: Algorithm 4, or descent
             location, factor, slope = self.booster.refine(points, start, source, ledger)
             if status == base.MedianStatus.CENTER_FAILED:
-                status = status if slope is None or slope > base.FLAT else base.MedianStatus.NO_CENTER
+                status = base.MedianStatus.NO_CENTER if slope <= base.FLAT else status
             elif status == base.MedianStatus.OK and factor <= base.SHORTENED:
                 status = base.MedianStatus.RADIUS_TOO_LARGE
-            elif status == base.MedianStatus.OK and slope is not None and slope >= base.STEEP:
+            elif status == base.MedianStatus.OK and slope >= base.STEEP:
                 status = base.MedianStatus.UNSETTLED
         R = self.domain.radius_bound
         location = location * min(1.0, R / max(float(np.linalg.norm(location)), R))  # post-processing: R is public

@@ -256,9 +256,8 @@ class RangedPlan(TwoStagePlan):
         if self.closer is not None:
             closer = partial(_chosen, self.closer, halved=HALVED_EACH, label=CLOSER, source=source, ledger=ledger)
             cells = np.split(crowds, [len(self.columns) * (ranges.PARTS + 1)])
-            chosen = *closer(cells[0]), *(closer(cells[1], n=self.problem.n) if self.target else ())
-            chosen = zip(outer, chosen, strict=True)
-            edges = tuple((int(a), int(b)) if one.transform == "none" else whole for one, (a, b) in chosen)
+            cuts = zip(outer, closer(cells[0]) + closer(cells[1], n=self.problem.n), strict=True)
+            edges = tuple(cut if one.transform == "none" else whole for one, cut in cuts)
         else:
             assert self.second is not None
             noisy = self.second.release(crowds, CROWDS, source, ledger).reshape(len(within), -1)
