@@ -868,7 +868,7 @@ MUTANTS = (
     ),
     Mutant(
         "noisy gradient: one batch has the noise of all records",
-        "algorithms/erm/gradient_descent/planner.py",
+        "algorithms/erm/gradient_descent/plan.py",
         "return self.problem.n // self.batches",
         "return self.problem.n",
         "",
@@ -2530,7 +2530,7 @@ MUTANTS = (
     ),
     Mutant(
         "added units: half of a unit's length is what one more moves",
-        "algorithms/erm/gradient_descent/planner.py",
+        "algorithms/erm/gradient_descent/plan.py",
         "value = problem.differing * clip / self.least_batch",
         "value = 0.5 * clip / self.least_batch",
         "noisy_gradient/added",
