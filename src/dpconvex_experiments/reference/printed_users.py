@@ -12,7 +12,7 @@ import math
 from typing import NamedTuple
 
 from dpconvex.algorithms.erm.user_level.aggregates import Guarded
-from dpconvex.algorithms.erm.user_level.phased_schedule import Facts, Phase, Schedule
+from dpconvex.algorithms.erm.user_level.phased import Facts, Phase, Schedule
 from dpconvex.errors import InvalidParameterError
 from dpconvex.plugins import printed
 from dpconvex_experiments.reference.outlier_removal import OutlierRemoval, flips

@@ -12,8 +12,7 @@ from scipy.stats import laplace, norm
 
 from dpconvex.algorithms.erm.user_level import PhasedPlan, aggregates, plan_phased
 from dpconvex.algorithms.erm.user_level.aggregates import Guarded, Plain, Searched
-from dpconvex.algorithms.erm.user_level.phased import Pooled, drawn_records
-from dpconvex.algorithms.erm.user_level.phased_schedule import phase_sizes, proven_spread
+from dpconvex.algorithms.erm.user_level.phased import Pooled, drawn_records, phase_sizes, proven_spread
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import (
     AbsoluteLoss,
