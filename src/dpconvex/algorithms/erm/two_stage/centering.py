@@ -267,8 +267,7 @@ def within(distances: Floats, levels: Floats, groups: UserGroups | None) -> Arra
 @algorithms.recorded("recentering")
 def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) -> tuple[CenteredPlan, ...]:
     """Return the plan; refuse if numeric columns or a constant feature are missing, or records are too few."""
-    algorithms.check_relation(privacy, users=True)
-    algorithms.require_average(problem)
+    algorithms.check_average(problem, privacy)
     widths = numeric_half_widths(problem.domain)
     p = len(widths)
     least, most = TUNING.length_shares

@@ -115,8 +115,7 @@ def plan(
 
     `counted`: where the loss has `classes`, the constant follows from a noisy histogram of them (`class_shares`).
     """
-    algorithms.check_relation(privacy, users=True)
-    algorithms.require_average(problem)
+    algorithms.check_average(problem, privacy)
     if not problem.domain.intercept or problem.factor is not None:
         what, remedy = "must have a constant feature, of weight 1, for algorithm='constant'", "Use fit_intercept=True"
         raise InvalidParameterError("intercept", problem.domain.intercept, what, remedy)

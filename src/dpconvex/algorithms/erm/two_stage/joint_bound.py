@@ -161,8 +161,7 @@ def plan(
     problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner, otherwise: Planner
 ) -> tuple[JointPlan, ...]:
     """Return the plan; refuse if there are few numeric columns, no constant feature, or too few records."""
-    algorithms.check_relation(privacy, users=True)
-    algorithms.require_average(problem)
+    algorithms.check_average(problem, privacy)
     p, (least, most) = sum(block.size for block in filter(is_binary, problem.domain.blocks)), TUNING.shares
     if p < TUNING.columns or problem.domain.intercept == 0 or problem.n * most * privacy.epsilon < TUNING.looked:
         what = f"needs {TUNING.columns} columns in [0, 1], a constant feature and n * epsilon of "
