@@ -19,7 +19,7 @@ from dpconvex._types import Floats
 from dpconvex.errors import InvalidDataError
 from dpconvex.losses.base import quiet
 from dpconvex.sets import ConvexSet
-from dpconvex.sets.box import project_onto_simplex
+from dpconvex.sets.balls import project_onto_simplex
 
 _PLANE_ROUNDING = 1e-14  # of a plane with weights, relative
 _ASCENT = 5000  # steps on the weights for one proximal point

@@ -1,8 +1,7 @@
 """Convex constraint sets. A new set is one class and its name in `SETS`; the contract tests then check it."""
 
-from dpconvex.sets.balls import Ellipsoid, L1Ball, L2Ball
+from dpconvex.sets.balls import Box, Ellipsoid, L1Ball, L2Ball, Simplex
 from dpconvex.sets.base import ConvexSet, WholeSpace
-from dpconvex.sets.box import Box, Simplex
 from dpconvex.sets.polytope import Polytope
 from dpconvex.sets.sections import BallSection, SecondOrderCones, Section
 

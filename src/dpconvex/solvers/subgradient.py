@@ -12,7 +12,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.problems import Objective
 from dpconvex.problems.base import Bounds
 from dpconvex.sets import ConvexSet, L2Ball
-from dpconvex.sets.box import project_onto_simplex
+from dpconvex.sets.balls import project_onto_simplex
 from dpconvex.solvers import _certificates as certificates
 from dpconvex.solvers.base import Accuracy, Counted, Solver, SolverResult, Start
 
