@@ -29,7 +29,7 @@ import numpy as np
 from dpconvex import _rounding
 from dpconvex._types import Array, Floats, final_dataclass
 from dpconvex.algorithms import PredictedError, PrivateResult, StatedPlan, check_average, recorded, require, uses
-from dpconvex.algorithms.assumptions import USER_LOSS
+from dpconvex.algorithms.base import USER_LOSS
 from dpconvex.algorithms.select import Method
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import L2Norm

@@ -33,7 +33,7 @@ import numpy as np
 
 from dpconvex._types import Array, Floats, attributes, final_dataclass
 from dpconvex.algorithms import PredictedError, PrivateResult, StatedPlan, require, uses
-from dpconvex.algorithms.assumptions import USER_LOSS
+from dpconvex.algorithms.base import USER_LOSS
 from dpconvex.algorithms.predicted_error import reach_quantile, simulations
 from dpconvex.mechanisms import GaussianObjectiveNoise, NormNoiseMechanism, ObjectiveNoise, Planned
 from dpconvex.privacy import Assumption, Ledger, Neighboring

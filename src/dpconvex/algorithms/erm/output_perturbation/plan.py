@@ -29,8 +29,7 @@ import numpy as np
 
 from dpconvex import _validate, algorithms
 from dpconvex._types import Array, Floats, attributes, forwarded
-from dpconvex.algorithms.assumptions import USER_LOSS
-from dpconvex.algorithms.base import P
+from dpconvex.algorithms.base import USER_LOSS, P
 from dpconvex.algorithms.erm.output_perturbation import schedules
 from dpconvex.algorithms.predicted_error import reach_quantile, simulations
 from dpconvex.errors import InvalidParameterError
