@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from dpconvex.cli import evaluate, fit, fit_sparse, game, median, plan, schema, search, shapes, synthesize, verify
+from dpconvex.cli import evaluate, fit, game, median, plan, schema, search, shapes, synthesize, verify
 from dpconvex.cli.budget import WHO, app as budget
 from dpconvex_experiments import commands
 
@@ -62,7 +62,7 @@ def _root(
     WHO.set(who)
 
 
-models = (plan.plan, fit.fit, fit_sparse.fit_sparse, search.search, fit.predict, evaluate.evaluate, shapes.shapes)
+models = (plan.plan, fit.fit, fit.fit_sparse, search.search, fit.predict, evaluate.evaluate, shapes.shapes)
 releases = (shapes.intervals, shapes.export, median.median, game.game, synthesize.synthesize)
 for command in (*models, *releases, verify.verify, verify.sign, commands.audit, commands.demo, commands.reproduce):
     app.command()(command)

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpconvex
-from dpconvex.cli import fit_sparse, median, synthesize
+from dpconvex.cli import fit, median, synthesize
 from dpconvex.errors import BudgetFileError
 from dpconvex.privacy import Budget, PrivacyCertificate, PrivacyParams
 
@@ -92,7 +92,7 @@ def forbid(monkeypatch: pytest.MonkeyPatch, act: Callable[..., Any]) -> None:
     """Replace every reader of private tables."""
     from dpconvex import data
 
-    for module in (dpconvex, data, median, synthesize, fit_sparse):
+    for module in (dpconvex, data, median, synthesize, fit):
         monkeypatch.setattr(module, "read_table", act, raising=False)
 
 
