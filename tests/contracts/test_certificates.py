@@ -46,7 +46,7 @@ from dpconvex.algorithms.erm.registry import ERM_METHODS, Methods, plans
 from dpconvex.algorithms.erm.two_stage import centering, ranges, typical_user
 from dpconvex.algorithms.location.geometric_median import plan as plan_median
 from dpconvex.algorithms.location.registry import LOCATION_METHODS, plan_location
-from dpconvex.algorithms.minimax.group_proportions import GroupShares, after_proportions
+from dpconvex.algorithms.minimax.group_shares import GroupShares, after_shares
 from dpconvex.algorithms.minimax.registry import SADDLE_METHODS, SPARSE_METHODS, plan_saddle
 from dpconvex.algorithms.queries import evaluation, found_bins, noisy_tables, target_model
 from dpconvex.algorithms.queries.registry import QUERY_METHODS, plan_queries
@@ -112,7 +112,7 @@ def worst(shares: tuple[float, ...]) -> WorstGroupLoss:
 
 def shared() -> Any:
     first = GroupShares(4000, 2, PrivacyParams(4.0, 1e-6), 0.05)
-    return after_proportions(first, plan_saddle(worst((0.7, 0.4)), first.rest)[0], (0.7, 0.4))
+    return after_shares(first, plan_saddle(worst((0.7, 0.4)), first.rest)[0], (0.7, 0.4))
 
 
 def polytope() -> PolytopeSaddle:

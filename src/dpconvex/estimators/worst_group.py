@@ -9,7 +9,7 @@ from dpconvex import _progress, _validate
 from dpconvex._types import Array, Floats
 from dpconvex.algorithms import begin
 from dpconvex.algorithms.minimax.base import SaddlePlan
-from dpconvex.algorithms.minimax.group_proportions import GroupShares, after_proportions, raised
+from dpconvex.algorithms.minimax.group_shares import GroupShares, after_shares, raised
 from dpconvex.algorithms.minimax.registry import plan_saddle
 from dpconvex.data.frames import open_table
 from dpconvex.errors import InvalidDataError, InvalidParameterError
@@ -139,7 +139,7 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
         self._store(features, problem.point(result.x))
         self.certificate_ = result.certificate
         if chosen is not None:
-            self.certificate_ = after_proportions(chosen, self.plan_, tuple(shares.tolist())).certificate(source)
+            self.certificate_ = after_shares(chosen, self.plan_, tuple(shares.tolist())).certificate(source)
         self.group_weights_, self.group_shares_ = result.y, shares
         self.groups_, self.classes_ = labels, classes
         return name_model(self)

@@ -17,7 +17,7 @@ from dpconvex import (
     PrivateWorstGroupClassifier,
     Schema,
 )
-from dpconvex.algorithms.minimax.group_proportions import GroupShares
+from dpconvex.algorithms.minimax.group_shares import GroupShares
 from dpconvex.data import ClassTarget, NumericTarget
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.mechanisms import LaplaceMechanism

@@ -1,8 +1,8 @@
-"""Proportions of groups, released privately, and a plan for them: the two stages of worst-group training.
+"""Shares of groups, released privately, and a plan for them: the two stages of worst-group training.
 
 Guarantee
-    A public part of epsilon, pure, for the proportions, then whatever the second stage promises: basic composition,
-    adaptive, since the second stage's own promise is fixed before the proportions are known.
+    A public part of epsilon, pure, for the shares, then whatever the second stage promises: basic composition,
+    adaptive, since the second stage's own promise is fixed before the shares are known.
 Lemma
     Replacing one record moves at most two of the counts, by one each: l1 sensitivity 2.
 """
@@ -32,12 +32,12 @@ LEMMA = "a replaced record moves at most two counts of groups, by one each"
 @stored
 @final_dataclass
 class GroupShares:
-    """Plan of a private release of every group's proportion; certificates hold it under this name."""
+    """Plan of a private release of every group's share of the records; certificates hold it under this name."""
 
     n: int  #: number of records
     n_groups: int
     privacy: PrivacyParams  #: promise of both stages together
-    smallest: float  #: smaller proportions are raised to this, in (0, 1): its inverse bounds a group's weight
+    smallest: float  #: smaller shares are raised to this, in (0, 1): its inverse bounds a group's weight
 
     def __post_init__(self) -> None:
         _validate.records("n", self.n)
@@ -62,7 +62,7 @@ class GroupShares:
         return PrivacyParams(left, self.privacy.delta)
 
     def run(self, groups: Array | EncodedRows, source: BitSource) -> Floats:
-        """Release the proportions (n_groups,) of group numbers (n,): an array, or the last targets of `EncodedRows`."""
+        """Release the shares (n_groups,) of group numbers (n,): an array, or the last targets of `EncodedRows`."""
 
         def work(_: Array, y: Array) -> Parts:
             return (np.bincount(y.reshape(len(y), -1)[:, -1].astype(np.intp), minlength=self.n_groups),)
@@ -73,27 +73,27 @@ class GroupShares:
 
 
 @final_dataclass
-class GroupProportionsPlan(Plan):
-    """Proportions of the groups from the data, then a method for these proportions: one promise for both."""
+class GroupSharesPlan(Plan):
+    """Shares of the groups from the data, then a method for these shares: one promise for both."""
 
     first: GroupShares
-    then: SaddlePlan  #: planned for the released proportions with the rest of the promise
-    proportions: tuple[float, ...]
+    then: SaddlePlan  #: planned for the released shares with the rest of the promise
+    shares: tuple[float, ...]
     privacy = forwarded("first", "privacy")
     algorithm = forwarded("then", "algorithm")
     constants = forwarded("then", "constants")
     noise_name = forwarded("then", "noise_name")
     predicted_error = forwarded("then", "predicted_error")
     assumptions = forwarded("then", "assumptions")
-    adaptive = True  #: other proportions have other noise, even another method  # pyright: ignore[reportAssignmentType]
+    adaptive = True  #: other shares have other noise, even another method  # pyright: ignore[reportAssignmentType]
 
     def __post_init__(self) -> None:
-        factors = tuple(1 / proportion for proportion in self.proportions)
+        factors = tuple(1 / share for share in self.shares)
         if self.then.privacy != self.first.rest or self.then.problem.n != self.first.n:
             what = "must be planned for the same records and the rest"
             raise InvalidParameterError("then", self.then.algorithm, what)
         if getattr(self.then.problem, "factors", None) != factors or len(factors) != self.first.n_groups:
-            raise InvalidParameterError("shares", self.proportions, "must be those of the problem, one a group")
+            raise InvalidParameterError("shares", self.shares, "must be those of the problem, one a group")
         Ledger(self.privacy, self.releases)  # refuses, from public facts, what the promise does not cover
 
     @property
@@ -106,18 +106,18 @@ class GroupProportionsPlan(Plan):
 
     @property
     def public(self) -> Mapping[str, Any]:
-        return {**self.then.public, "released_shares": list(self.proportions)}
+        return {**self.then.public, "released_shares": list(self.shares)}
 
     def exact_bits(self, source: BitSource) -> bool:
         return self.first.mechanism.exact_bits(source) and self.then.exact_bits(source)
 
 
 @recorded("group_shares")
-def after_proportions(first: GroupShares, then: SaddlePlan, shares: tuple[float, ...]) -> GroupProportionsPlan:
+def after_shares(first: GroupShares, then: SaddlePlan, shares: tuple[float, ...]) -> GroupSharesPlan:
     """Return the plan of both stages: `then` is planned with ``first.rest`` for the `shares` that `first` released."""
-    return GroupProportionsPlan(first, then, shares)
+    return GroupSharesPlan(first, then, shares)
 
 
-def raised(proportions: Floats, smallest: float) -> Floats:
-    """Return proportions of at least `smallest` and at most 1."""
-    return np.clip(proportions, smallest, 1.0)
+def raised(shares: Floats, smallest: float) -> Floats:
+    """Return shares of at least `smallest` and at most 1."""
+    return np.clip(shares, smallest, 1.0)
