@@ -78,7 +78,7 @@ RANGES = "tests/unit/algorithms/erm/two_stage/test_ranges.py"
 TARGET_RANGE = "tests/unit/algorithms/erm/two_stage/test_target_range.py"
 COLUMN_RANGES = "tests/unit/algorithms/erm/two_stage/test_column_ranges.py"
 ADDED_LOOKS = "tests/unit/algorithms/erm/two_stage/test_added_looks.py"
-CENTERING = "tests/unit/algorithms/erm/two_stage/test_centering.py"
+CENTERING = "tests/unit/algorithms/erm/two_stage/test_recentering.py"
 JOINT_BOUND = "tests/unit/algorithms/erm/two_stage/test_joint_bound.py"
 TYPICAL = "tests/unit/algorithms/erm/two_stage/test_typical_user.py"
 FACTOR, CENTERED = "tests/unit/problems/data/test_factor.py", "tests/unit/geometry/test_centered_noise.py"
@@ -1624,7 +1624,7 @@ MUTANTS = (
     ),
     Mutant(
         "recentering: a user's records are added up, not averaged",
-        "algorithms/erm/two_stage/centering.py",
+        "algorithms/erm/two_stage/recentering.py",
         "return int((np.add.reduceat(values[order], groups.starts[:-1]) // groups.sizes).sum())",
         "return int(values.sum() // max(1, len(values) // groups.n_users))",
         "",
@@ -1632,7 +1632,7 @@ MUTANTS = (
     ),
     Mutant(
         "recentering: users' records are taken in the order of the table",
-        "algorithms/erm/two_stage/centering.py",
+        "algorithms/erm/two_stage/recentering.py",
         "np.add.reduceat(values[order], groups",
         "np.add.reduceat(values, groups",
         "",

@@ -43,7 +43,7 @@ from dpconvex.algorithms import curvature, recipes
 from dpconvex.algorithms.erm import gradient_descent
 from dpconvex.algorithms.erm.heavy_tailed.registry import HEAVY_METHODS, heavy_plans
 from dpconvex.algorithms.erm.registry import ERM_METHODS, Methods, plans
-from dpconvex.algorithms.erm.two_stage import centering, ranges, typical_user
+from dpconvex.algorithms.erm.two_stage import ranges, recentering, typical_user
 from dpconvex.algorithms.location.geometric_median import plan as plan_median
 from dpconvex.algorithms.location.registry import LOCATION_METHODS, plan_location
 from dpconvex.algorithms.minimax.group_shares import GroupShares, after_shares
@@ -194,7 +194,7 @@ def found_both() -> Any:
     before: Any = heavy_plans(steep, PURE, 2.0, None, "clipped_residuals")[0]
     then = before.resumed(float(before.scale.edges[20]))
     method = then.then
-    assert isinstance(method, centering.CenteredPlan)
+    assert isinstance(method, recentering.RecenteredPlan)
     return then.after(method.resumed((0.1,) * 8, float(method.lengths[9])))
 
 

@@ -33,7 +33,7 @@ from dpconvex import (
     save_model,
     verify,
 )
-from dpconvex.algorithms.erm.two_stage.centering import CenteredPlan
+from dpconvex.algorithms.erm.two_stage.recentering import RecenteredPlan
 from dpconvex.algorithms.search import plan as listing
 from dpconvex.algorithms.search.plan import Candidate
 from dpconvex.algorithms.search.scores import Score, score_for
@@ -502,7 +502,7 @@ def test_a_candidate_that_plans_anew_is_charged_its_whole_promise(delta) -> None
         2.0, delta, feature_bounds=(0, 100), algorithm="recentering", slope_cap=1.0, classes=[0, 1]
     )
     plan = model.plan(30_000, 20)[0]
-    assert isinstance(plan, CenteredPlan)
+    assert isinstance(plan, RecenteredPlan)
     assert plan.adaptive
     event = Candidate({}, plan, model).event
     assert event.pure_epsilon == (Fraction(2.0) if delta == 0 else None)

@@ -8,7 +8,7 @@ from dpconvex import _validate
 from dpconvex._types import final_dataclass
 from dpconvex.algorithms import LinearModelPlan, check_unit, stored
 from dpconvex.algorithms.erm import gradient_descent, objective_perturbation, output_perturbation, sufficient_statistics
-from dpconvex.algorithms.erm.two_stage import centering, constant, joint_bound, projection
+from dpconvex.algorithms.erm.two_stage import constant, joint_bound, projection, recentering
 from dpconvex.algorithms.erm.user_level import plan_accelerated, plan_phased
 from dpconvex.algorithms.select import AIMS, LARGEST, NOISES, SMALLEST, Method, Options, Registry
 from dpconvex.errors import InvalidParameterError
@@ -55,9 +55,9 @@ def _statistics(
     return () if l2 else (sufficient_statistics.plan_adaptive_ridge(problem, privacy),)
 
 
-def _centering(problem: LinearModelProblem, privacy: PrivacyParams, noise: str = "auto", sums: bool = False) -> Found:
+def _recentering(problem: LinearModelProblem, privacy: PrivacyParams, noise: str = "auto", sums: bool = False) -> Found:
     names = (*CENTERED, "informed_gradient") if problem.grouped else CENTERED
-    return centering.plan(problem, privacy, Methods(Options(noise=noise, sums=sums), names))
+    return recentering.plan(problem, privacy, Methods(Options(noise=noise, sums=sums), names))
 
 
 def _joint(problem: LinearModelProblem, privacy: PrivacyParams, noise: str = "auto", sums: bool = False) -> Found:
@@ -94,7 +94,7 @@ ERM_METHODS = Registry(
     Method("informed_gradient", gradient_descent.plan_informed, ("l2",), GAUSSIAN),
     Method("sufficient_statistics", _statistics, ("l2", "constants"), GAUSSIAN),
     Method("random_projection", _projection, ("l2", "noise", "sums"), noises=None),
-    Method("recentering", _centering, ("noise", "sums"), noises=None),
+    Method("recentering", _recentering, ("noise", "sums"), noises=None),
     Method("joint_bound", _joint, ("noise", "sums"), noises=None),
     Method("constant", _constant, ("noise", "l2"), noises=None),
 )  #: Every method by the name used in estimators and on the command line.

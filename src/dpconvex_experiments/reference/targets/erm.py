@@ -23,7 +23,7 @@ from dpconvex.algorithms.erm import (
 from dpconvex.algorithms.erm.heavy_tailed import Moments, clipped_gradient, custom, registry
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.erm.sufficient_statistics import plan_adaptive_ridge
-from dpconvex.algorithms.erm.two_stage import centering, constant, joint_bound, projection, ranges, typical_user
+from dpconvex.algorithms.erm.two_stage import constant, joint_bound, projection, ranges, recentering, typical_user
 from dpconvex.algorithms.search import plan as search
 from dpconvex.algorithms.select import Options
 from dpconvex.estimators import PrivateLinearSVC, PrivateSearchCV
@@ -161,11 +161,11 @@ def _statistics(privacy: PrivacyParams, bound: float, planner: Callable[..., Lin
 
 def _recentered(privacy: PrivacyParams, bound: float) -> Subject:
     """There are hardly more units than the plan needs; the release of the method that follows has a known law."""
-    n = math.ceil(1.01 * centering.TUNING.miscount / (max(centering.TUNING.length_shares) * privacy.epsilon))
+    n = math.ceil(1.01 * recentering.TUNING.miscount / (max(recentering.TUNING.length_shares) * privacy.epsilon))
     domain = DataDomain((Block(1, "linf", bound),), bound)
     records = 2 if privacy.unit == Unit.USER else None
     problem = LinearModelProblem(HingeLoss(), domain, n, 1.0 / bound, records_per_user=records)
-    return _then_released(centering.plan, problem, privacy, Options(l2=RIDGE * bound**2))
+    return _then_released(recentering.plan, problem, privacy, Options(l2=RIDGE * bound**2))
 
 
 def _joint(privacy: PrivacyParams, bound: float) -> Subject:

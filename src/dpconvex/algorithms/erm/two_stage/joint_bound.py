@@ -31,7 +31,7 @@ import numpy as np
 from dpconvex import algorithms
 from dpconvex._types import Array, Floats, IntArray, final_dataclass
 from dpconvex.algorithms.erm.two_stage.base import Planner
-from dpconvex.algorithms.erm.two_stage.centering import LENGTH_LEMMA, PARTS, MovedPlan, listed, row_lengths, within
+from dpconvex.algorithms.erm.two_stage.recentering import LENGTH_LEMMA, PARTS, MovedPlan, listed, row_lengths, within
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import ReportNoisyMax
 from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity

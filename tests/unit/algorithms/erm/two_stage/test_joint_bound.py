@@ -15,8 +15,8 @@ from scipy.sparse import csr_array
 
 from dpconvex import PrivateLinearRegression, PrivateLogisticRegression, verify
 from dpconvex.algorithms.erm.registry import plans
-from dpconvex.algorithms.erm.two_stage.centering import row_lengths
 from dpconvex.algorithms.erm.two_stage.joint_bound import TUNING, JointPlan, joined
+from dpconvex.algorithms.erm.two_stage.recentering import row_lengths
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import HuberLoss, LogisticLoss, SoftmaxLoss
 from dpconvex.mechanisms import ReportNoisyMax

@@ -15,7 +15,7 @@ from hypothesis import given, strategies as st
 from dpconvex import PrivateLogisticRegression
 from dpconvex.algorithms.erm import objective_perturbation
 from dpconvex.algorithms.erm.registry import plans
-from dpconvex.algorithms.erm.two_stage import centering, projection as projecting
+from dpconvex.algorithms.erm.two_stage import projection as projecting, recentering
 from dpconvex.algorithms.erm.two_stage.projection import FEWEST, ProjectedPlan, projected, projection
 from dpconvex.algorithms.select import Options
 from dpconvex.errors import InvalidDataError, InvalidParameterError
@@ -307,13 +307,13 @@ def test_recentered_columns_can_be_projected() -> None:
     X = np.full((n, 12), 0.3)
     X[:, 0] += rng.uniform(-0.3, 0.3, n)
     task = problem(HuberLoss(1.0, 1.0), n, DataDomain.box(12, 1.0).with_intercept(1.0), 20.0)
-    result = centering.plan(task, PrivacyParams(1e5), planner)[0].run(X, 2 * X[:, 0] - 0.6, SeededSource(0))
+    result = recentering.plan(task, PrivacyParams(1e5), planner)[0].run(X, 2 * X[:, 0] - 0.6, SeededSource(0))
     residuals = X @ result.point[:-1] + result.point[-1] - (2 * X[:, 0] - 0.6)
     assert np.abs(residuals).max() < 0.05
     public = result.certificate.public
     assert public["projected"]["columns"] == 12
     assert public["recentered"]["method"] == "random_projection"
-    assert verify(centering.plan(task, PrivacyParams(1.0), planner)[0].certificate(SystemSource())).passed
+    assert verify(recentering.plan(task, PrivacyParams(1.0), planner)[0].certificate(SystemSource())).passed
 
 
 @pytest.mark.parametrize("algorithm", ["random_projection", "recentering"])

@@ -15,8 +15,8 @@ from hypothesis import given, strategies as st
 from dpconvex import PrivateLinearRegression, PrivateLogisticRegression, verify
 from dpconvex.algorithms.erm import objective_perturbation
 from dpconvex.algorithms.erm.registry import plans
-from dpconvex.algorithms.erm.two_stage import centering
-from dpconvex.algorithms.erm.two_stage.centering import PARTS, UNITS, CenteredPlan, centered, within
+from dpconvex.algorithms.erm.two_stage import recentering
+from dpconvex.algorithms.erm.two_stage.recentering import PARTS, UNITS, RecenteredPlan, centered, within
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import HuberLoss, LogisticLoss, SoftmaxLoss
 from dpconvex.mechanisms import NormNoiseMechanism
@@ -33,9 +33,9 @@ def problem(loss=None, n: int = 4000, domain: DataDomain = MIXED, **more) -> Lin
     return LinearModelProblem(loss or LogisticLoss(), domain, n, 5.0, **more)
 
 
-def planned(task: LinearModelProblem, epsilon: float = 1.0, delta: float = 0.0) -> CenteredPlan:
+def planned(task: LinearModelProblem, epsilon: float = 1.0, delta: float = 0.0) -> RecenteredPlan:
     (plan,) = plans(task, PrivacyParams(epsilon, delta), "recentering")
-    assert isinstance(plan, CenteredPlan)
+    assert isinstance(plan, RecenteredPlan)
     return plan
 
 
@@ -69,7 +69,7 @@ def test_without_noise_it_finds_the_parameters_of_the_columns_as_they_were(loss)
     plan = planned(task, 1e6)
     result = plan.run(X, y, SeededSource(1))
     ran = result.plan
-    assert isinstance(ran, CenteredPlan)
+    assert isinstance(ran, RecenteredPlan)
     assert ran.center is not None
     assert np.abs(X[:, [0, 1, 5]].mean(axis=0) - ran.center).max() < 1e-4
     moved = np.column_stack([X[:, [0, 1, 5]] - ran.center, X[:, 2:5]])
@@ -112,10 +112,10 @@ def test_the_released_mean_moves_by_two_over_n_at_most(seed: int, n: int, where:
     assert np.abs(seen).max() <= 1
 
 
-def users(n: int) -> CenteredPlan:
+def users(n: int) -> RecenteredPlan:
     """A plan for so many users, whatever the promise would need."""
     (plan,) = plans(problem(n=5000, records_per_user=3), PrivacyParams(1.0, 1e-6, unit=Unit.USER), "recentering")
-    assert isinstance(plan, CenteredPlan)
+    assert isinstance(plan, RecenteredPlan)
     return replace(plan, problem=replace(plan.problem, n=n))
 
 
@@ -175,7 +175,7 @@ def test_users_are_recentered_and_verified(delta: float) -> None:
     X, y = concentrated(3 * n)
     task = problem(n=n, records_per_user=3)
     (plan,) = plans(task, PrivacyParams(2.0, delta, unit=Unit.USER), "recentering")
-    assert isinstance(plan, CenteredPlan)
+    assert isinstance(plan, RecenteredPlan)
     assert {each.sensitivity.unit for each in plan.releases} == {Unit.USER}
     for length in plan.lengths[::9]:
         assert plan.informed(np.zeros(3), float(length)).then.problem.grouped
@@ -277,11 +277,11 @@ def test_the_plan_of_another_promise_has_seen_no_data() -> None:
     task = problem(n=4000)
     X, y = concentrated(task.n)
     ran = planned(task).run(X, y, SeededSource(0)).plan
-    assert isinstance(ran, CenteredPlan)
+    assert isinstance(ran, RecenteredPlan)
     again = ran.at(PrivacyParams(2.0))
-    assert isinstance(again, CenteredPlan)
+    assert isinstance(again, RecenteredPlan)
     assert again.center is None
-    assert centering.plan(task, PrivacyParams(2.0), ran.planner)[0].length == again.length
+    assert recentering.plan(task, PrivacyParams(2.0), ran.planner)[0].length == again.length
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
@@ -291,7 +291,7 @@ def test_the_certificate_states_the_promise_whatever_length_was_released(delta: 
     model = PrivateLogisticRegression(1.0, delta, feature_bounds=(0, 100), algorithm="recentering")
     radius = model.plan(30_000, 34)[0].problem.radius  # stated, it is not expected to be longer for many records
     plan = model.set_params(coefficient_norm=radius).plan(30_000, 34)[0]
-    assert isinstance(plan, CenteredPlan)
+    assert isinstance(plan, RecenteredPlan)
     kinds = set()
     for length in plan.lengths[:: 5 if full else 10]:
         course = plan.informed(np.zeros(34), float(length))
@@ -312,7 +312,7 @@ def test_a_profile_that_just_meets_delta_still_does_beside_what_was_released() -
     """At these lengths rounding made it larger by a last place, and a run ended in an exception once it was paid."""
     model = PrivateLogisticRegression(1.0, 1e-6, feature_bounds=(0, 100), algorithm="recentering")
     plan = model.plan(12_000, 40)[0]
-    assert isinstance(plan, CenteredPlan)
+    assert isinstance(plan, RecenteredPlan)
     for k in (20, 32, 35, 36):
         course = plan.informed(np.zeros(40), float(plan.lengths[k]))
         assert fits(course.releases, plan.privacy)
@@ -331,5 +331,5 @@ def test_what_a_planner_refuses_at_the_shortest_length_is_refused_before_any_dat
         return objective_perturbation.plan(task, privacy)
 
     with pytest.raises(InvalidParameterError, match="so short"):
-        centering.plan(task, privacy, planner)
-    assert min(asked) == pytest.approx(centering.plan(task, privacy, objective_perturbation.plan)[0].lengths[-1])
+        recentering.plan(task, privacy, planner)
+    assert min(asked) == pytest.approx(recentering.plan(task, privacy, objective_perturbation.plan)[0].lengths[-1])

@@ -143,7 +143,7 @@ class MovedPlan(TwoStagePlan):
 
 
 @final_dataclass
-class CenteredPlan(MovedPlan):
+class RecenteredPlan(MovedPlan):
     """A center and a length from the data, then a method on the moved columns: one promise for all.
 
     Before a run, `then` is planned for the expected `length`, and `center` is None; in a result both are released
@@ -210,7 +210,7 @@ class CenteredPlan(MovedPlan):
         facts = {"center_half_width": float(self.half_widths.max()), "method": self.then.algorithm}
         return {**self.then.problem.describe(), **self.then.describe(), "recentered": found | facts}
 
-    def informed(self, center: Floats, length: float) -> "CenteredPlan":
+    def informed(self, center: Floats, length: float) -> "RecenteredPlan":
         """Return the plan for a released center (p,) and length; columns stay unless the length is clearly shorter."""
         moved = length <= TUNING.worth * float(np.linalg.norm(self.half_widths))
         problem = centered(self.problem, length) if moved else self.problem
@@ -265,7 +265,7 @@ def within(distances: Floats, levels: Floats, groups: UserGroups | None) -> Arra
 
 
 @algorithms.recorded("recentering")
-def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) -> tuple[CenteredPlan, ...]:
+def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) -> tuple[RecenteredPlan, ...]:
     """Return the plan; refuse if numeric columns or a constant feature are missing, or records are too few."""
     algorithms.check_average(problem, privacy)
     widths = numeric_half_widths(problem.domain)
@@ -284,7 +284,7 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) 
     width, noise = float(np.linalg.norm(widths)), first.scale * math.sqrt(float(norm.coordinate_variances[0]))
     length = min(math.hypot(typical_length(problem.domain), TUNING.long * noise * width), width)
     then = planner(centered(problem, length), rest)[0]
-    found = CenteredPlan(problem, privacy, first, second, then, planner, length)
+    found = RecenteredPlan(problem, privacy, first, second, then, planner, length)
     refuse = getattr(planner, "check", planner)  # a planner may have a cheaper check than making a plan
     refuse(centered(problem, float(found.lengths[-1])), privacy)  # refuses now, from public facts, and not after noise
     return (found,)
