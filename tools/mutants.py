@@ -2205,8 +2205,8 @@ MUTANTS = (
     Mutant(
         "a budget that is recorded at its end",
         COUNTED,
-        "        ledger.record(self.planned(label))\n",
-        "",
+        "        ledger.record(self.planned(label))\n        return GaussianSession",
+        "        return GaussianSession",
         "",
         (f"{USES}::test_the_budget_is_recorded_once_and_before_the_first_use",),
     ),

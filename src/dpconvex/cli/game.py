@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from dpconvex.algorithms.minimax.base import SaddlePlan
 
 SHOWN = 10  #: Number of actions of each player in the printed table; the file has all.
-PLAYS = ("row", "column", "payoff")
 
 
 @_output.one_line_errors
@@ -93,7 +92,7 @@ def declared_columns(path: Path, form: str, shape: tuple[int, int]) -> "dpconvex
     """Return a schema of numbers, by the header alone; what is no number counts as 0, an action as the first one."""
     from dpconvex.data import read_header
 
-    names = list(PLAYS)
+    names = ["row", "column", "payoff"]
     if form != "plays":
         names, wanted = read_header(path), shape[0] * shape[1] if form == "matrices" else shape[0] + shape[1]
         if len(names) != wanted:

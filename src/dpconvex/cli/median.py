@@ -169,18 +169,18 @@ def _show_plan(
     _validate.integer("rows", rows, at_least=1)
     plan = model.plan(rows, _validate.integer("features", features, at_least=1), unit)
     warn_of(plan, rows)
-    facts = plan_facts(plan)
+    stated = facts(plan)
     if as_json:
-        return print_facts(rows, plan.privacy, [facts], f"{unit}s" if unit == "user" else "rows")
-    cells = [(r["label"], r["mechanism"], _output.number(r["sensitivity"])) for r in facts["releases"]]
+        return print_facts(rows, plan.privacy, [stated], f"{unit}s" if unit == "user" else "rows")
+    cells = [(r["label"], r["mechanism"], _output.number(r["sensitivity"])) for r in stated["releases"]]
     title = f"Plan for {rows:,} {unit}s, {features} coordinates, {_output.budget_words(plan.privacy)}"
     _output.print_table(title, ("release", "mechanism", "sensitivity"), cells, right=(2,))
     _output.print_text()
-    for key, value in facts["public"].items():
+    for key, value in stated["public"].items():
         _output.print_text(f"{key.replace('_', ' ')}: {_output.number(value) if isinstance(value, float) else value}")
 
 
-def plan_facts(plan: "LocationPlan") -> dict[str, Any]:
+def facts(plan: "LocationPlan") -> dict[str, Any]:
     """Return JSON-ready facts of a plan."""
     each = [{"label": r.label, "mechanism": r.mechanism, "sensitivity": r.sensitivity.value} for r in plan.releases]
     facts = {"algorithm": plan.algorithm, "constants": plan.constants, "releases": each}

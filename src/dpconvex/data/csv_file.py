@@ -29,7 +29,7 @@ from dpconvex.errors import InvalidDataError
 
 _MARK = b"\xef\xbb\xbf"  # the byte-order mark before the header
 SEPARATORS = ",;\t|"
-MOST_BYTES = 2**32  #: Largest size of an unpacked compressed file, and of the standard input.
+MOST_UNPACKED = 2**32  #: Largest size of an unpacked compressed file, and of the standard input.
 _HEAD = 2**16  # bytes in which the first line ends, but for very long ones
 _CELLS, _ROWS = 2**16, 64  # cells located at a time, which fit a cache, but at least this number of rows
 
@@ -64,7 +64,7 @@ def packed(path: AnyPath) -> bool:
 
 @lru_cache(1)
 def _standard_input(stream: TextIO) -> bytes:
-    return stream.buffer.read(MOST_BYTES)
+    return stream.buffer.read(MOST_UNPACKED)
 
 
 def _open(path: AnyPath) -> BinaryIO:
@@ -77,7 +77,7 @@ def _open(path: AnyPath) -> BinaryIO:
     if b"\r" not in (bare.rstrip(b"\r") if feed else bare):
         return file
     with file:
-        return io.BytesIO(file.read(MOST_BYTES + 1).replace(b"\r", b"\n"))
+        return io.BytesIO(file.read(MOST_UNPACKED + 1).replace(b"\r", b"\n"))
 
 
 def _bytes(path: AnyPath) -> Array:
@@ -85,11 +85,11 @@ def _bytes(path: AnyPath) -> Array:
         with _open(path) as file:
             if isinstance(file, io.BufferedReader):
                 return np.fromfile(path, np.uint8)
-            found = file.read(MOST_BYTES + 1)
+            found = file.read(MOST_UNPACKED + 1)
     except (OSError, EOFError, zlib.error):
         raise InvalidDataError(f"{path}: could not be unpacked. Write the file anew") from None
-    if len(found) > MOST_BYTES:
-        raise InvalidDataError(f"{path}: holds more than {MOST_BYTES / 2**30:g} GiB unpacked. Split the file")
+    if len(found) > MOST_UNPACKED:
+        raise InvalidDataError(f"{path}: holds more than {MOST_UNPACKED / 2**30:g} GiB unpacked. Split the file")
     return np.frombuffer(found, np.uint8)
 
 

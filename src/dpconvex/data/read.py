@@ -21,7 +21,7 @@ from dpconvex import _validate
 from dpconvex._arrow import pa, pc, pq, same_types
 from dpconvex._files import AnyPath
 from dpconvex._types import final_dataclass
-from dpconvex.data.csv_file import MOST_BYTES, csv_columns, csv_header
+from dpconvex.data.csv_file import MOST_UNPACKED, csv_columns, csv_header
 from dpconvex.data.draft import MOSTLY
 from dpconvex.data.frames import duplicates, numbers, open_table, parse_numbers, require_columns
 from dpconvex.data.schema import Schema
@@ -33,7 +33,7 @@ _ENDS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
 _NONE = "__HIVE_DEFAULT_PARTITION__"  # what writers of folders write for a missing value
 _POSITION = 8  # number of bytes of the position of a level, or of the end of a text
 MOST_RATIO = 1000
-"""A Parquet file may declare `MOST_BYTES` of cells or this multiple of its own size, whichever is larger."""
+"""A Parquet file may declare `MOST_UNPACKED` of cells or this multiple of its own size, whichever is larger."""
 
 
 def read_table(path: AnyPath, schema: Schema | None = None, *, features_only: bool = False) -> pa.Table:
@@ -59,7 +59,7 @@ def read_table(path: AnyPath, schema: Schema | None = None, *, features_only: bo
     ------
     InvalidDataError
         When the file is missing, cannot be read, is no well-formed file of its kind, or declares more than
-        `MOST_BYTES` of cells.
+        `MOST_UNPACKED` of cells.
     SchemaError
         When the header lacks a column that the schema names.
     """
@@ -278,8 +278,8 @@ def _read_parquet(path: AnyPath, names: tuple[str, ...] | None) -> pa.Table:
             kinds = {name: file.schema_arrow.field(name).type for name in names}
             size, levels = _declared(file.metadata, kinds)
             rows = file.metadata.num_rows
-        if not 0 <= size <= max(MOST_BYTES, MOST_RATIO * os.path.getsize(path)):
-            most = f"{MOST_BYTES / 2**30:g} GiB and {MOST_RATIO} times the size of the file"
+        if not 0 <= size <= max(MOST_UNPACKED, MOST_RATIO * os.path.getsize(path)):
+            most = f"{MOST_UNPACKED / 2**30:g} GiB and {MOST_RATIO} times the size of the file"
             remedy = "Read it yourself, and use the Python interface"
             raise InvalidDataError(f"{path}: declares {size / 2**30:.3g} GiB, more than {most}. {remedy}")
         with pq.ParquetFile(path, read_dictionary=levels) as file:

@@ -12,9 +12,8 @@ from dpconvex._types import Array, Floats
 from dpconvex.algorithms.queries import target_model
 from dpconvex.algorithms.queries.released_tables import ReleasedModel, ReleasedTables
 from dpconvex.algorithms.search.plan import Candidate
-from dpconvex.data import Schema
+from dpconvex.data import Schema, TableCells
 from dpconvex.data.cells import NumberCells
-from dpconvex.data.table_cells import TableCells
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.estimators.classifiers import PrivateLogisticRegression

@@ -135,7 +135,6 @@ class PrivateLinearClassifier(_targets.Classifier, PrivateLinearModel):
         return np.asarray(texts) if given is None else given
 
     def _labels(self, X: Any, y: Any) -> tuple[Array, Array]:
-        """Return the class index of every record and the classes."""
         if self.schema is not None and y is None:
             return self.schema.encode_target(X), self._named_classes()
         if self.schema is not None and self.schema.target is not None and self._schema_classes():

@@ -41,7 +41,7 @@ _PLAIN = {("DictNode", "builtins", "dict"), ("ListNode", "builtins", "list"), ("
 _PLAIN |= {("TypeNode", "builtins", "str"), ("JsonNode", "builtins", "str"), ("NdArrayNode", "numpy", "ndarray")}
 """All that a model file is made of. skops itself trusts many more types, whose constructors would run."""
 
-MOST_BYTES = 2**30  #: Largest size of a model file.
+MOST_MODEL = 2**30  #: Largest size of a model file.
 _LARGE = (ArithmeticError, MemoryError)  #: Raised for numbers and shapes that are too large.
 MODEL, CERTIFICATE = "model.skops", "certificate.json"  #: Names that commands give to a model's files.
 FORMAT, VERSION = "dpconvex-model", 1  #: Stored in every file. A reader accepts its own version only.
@@ -148,11 +148,11 @@ def load_model(path: str | Path) -> SavedModel:
         if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would wait for a writer
             raise InvalidDataError(f"model file {str(path)!r} is no regular file")
         with open(path, "rb") as file:
-            content = file.read(min(os.fstat(file.fileno()).st_size, MOST_BYTES) + 1)
+            content = file.read(min(os.fstat(file.fileno()).st_size, MOST_MODEL) + 1)
     except OSError as error:
         raise InvalidDataError(f"model file {str(path)!r} cannot be read: {error.strerror}") from None
-    if len(content) > MOST_BYTES:
-        raise InvalidDataError(f"model file {str(path)!r} is larger than {MOST_BYTES >> 20} MiB. No model is")
+    if len(content) > MOST_MODEL:
+        raise InvalidDataError(f"model file {str(path)!r} is larger than {MOST_MODEL >> 20} MiB. No model is")
     try:
         return _restored(_plain_values(content))
     except (DpconvexError, LookupError, TypeError, ValueError, AttributeError, RuntimeError, *_LARGE) as error:

@@ -222,6 +222,8 @@ class PrivateLinearRegressor(_targets.Regressor, PrivateLinearModel):
         found = self.ranges_[of_columns : of_columns + 1]
         return TargetRange(found[0].lower, found[0].upper) if found else self._declared()
 
+    _target_range = _range
+
     @property
     def _finds_target(self) -> bool:
         return _targets.finds_range(self.target_bounds, self.schema)
@@ -259,9 +261,6 @@ class PrivateLinearRegressor(_targets.Regressor, PrivateLinearModel):
         width, middle = target.upper - target.lower, target.lower / 2 + target.upper / 2
         wide = replace(target, lower=middle - HEAVY_REACH * width, upper=middle + HEAVY_REACH * width)
         return replace(self.schema, target=wide)
-
-    def _target_range(self) -> TargetRange:
-        return self._range()
 
     def _truth(self, X: Any, y: Any) -> Floats:
         return self._range().scale(self._numbers(X, y))

@@ -149,11 +149,9 @@ class SampledGaussian(Planned):
         """All steps together; the enlarged sensitivity, twice it for two centers, covers rounding to the grid."""
         return PoissonSteps(self.rate, self.steps, self.step.event)
 
-    def start(
-        self, units: int, label: str, source: BitSource, ledger: Ledger, block: str | None = None
-    ) -> "SampledSession":
+    def start(self, units: int, label: str, source: BitSource, ledger: Ledger) -> "SampledSession":
         """Record all steps, and return the session that takes them on a public number of units."""
-        ledger.record(self.planned(label, block))
+        ledger.record(self.planned(label))
         return SampledSession(self, units, source)
 
 

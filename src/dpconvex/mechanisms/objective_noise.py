@@ -35,13 +35,13 @@ class ObjectiveNoise(Planned):
         """Return `size` simulated terms, (size, outputs * dim): for pictures, not for a run (`real.simulate`)."""
 
     @final
-    def draw(self, outputs: int, label: str, source: BitSource, ledger: Ledger, block: str | None = None) -> Floats:
+    def draw(self, outputs: int, label: str, source: BitSource, ledger: Ledger) -> Floats:
         """Record the release of the minimizer, then draw ``b``, shape (outputs * dim,). Secret: it stays in the run.
 
         The noises of the parameter vectors (softmax classes) are independent; output stands after output.
         """
         _validate.integer("outputs", outputs, at_least=1)
-        ledger.record(self.planned(label, block))
+        ledger.record(self.planned(label))
         return self._sample(outputs, source).reshape(-1)
 
 

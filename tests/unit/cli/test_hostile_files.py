@@ -309,7 +309,7 @@ def test_a_parquet_file_that_declares_too_much_is_refused_before_it_is_unpacked(
             writer.write_table(batch)
     size = os.path.getsize("bomb.parquet")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dpconvex.data.read.MOST_BYTES", 2**26)
+        patch.setattr("dpconvex.data.read.MOST_UNPACKED", 2**26)
         with pytest.raises(InvalidDataError, match=r"declares 0\.31\d GiB, more than 0\.0625 GiB"):
             read_table("bomb.parquet")
     assert size < 2**18

@@ -93,7 +93,7 @@ def test_broken_archives_give_one_message(tmp_path: Path) -> None:
 
 
 def test_an_archive_may_not_grow_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpconvex.data.csv_file.MOST_BYTES", 10_000)
+    monkeypatch.setattr("dpconvex.data.csv_file.MOST_UNPACKED", 10_000)
     (tmp_path / "t.csv.gz").write_bytes(gzip.compress(b"a,b\n" + b"1,x\n" * 10_000))
     with pytest.raises(InvalidDataError, match="Split the file"):
         read_table(tmp_path / "t.csv.gz", SCHEMA)

@@ -68,7 +68,7 @@ def test_texts_stored_as_differences_are_charged_for_what_they_may_become(tmp_pa
     pq.write_table(texts, path, use_dictionary=False, column_encoding={"c": "DELTA_BYTE_ARRAY"})
     assert path.stat().st_size < 100_000
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dpconvex.data.read.MOST_BYTES", 2**26)
+        patch.setattr("dpconvex.data.read.MOST_UNPACKED", 2**26)
         with pytest.raises(InvalidDataError, match=r"more than 0\.0625 GiB"):
             read_table(path)
     assert read_table(path).num_rows == 5000
@@ -80,7 +80,7 @@ def test_cells_of_a_fixed_width_are_charged_with_it(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"c": pa.array([b"x" * 10_000] * 10_000, pa.binary(10_000))}), path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dpconvex.data.read.MOST_BYTES", 2**26)
+        patch.setattr("dpconvex.data.read.MOST_UNPACKED", 2**26)
         with pytest.raises(InvalidDataError, match=r"declares 0\.0931 GiB"):
             read_table(path)
 
