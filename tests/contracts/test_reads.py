@@ -44,7 +44,7 @@ from dpconvex.mechanisms import (
     VertexSampling,
     VertexSession,
 )
-from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT
+from dpconvex.mechanisms.selection import ENLARGEMENT
 from dpconvex.privacy import Ledger, PoissonSteps, PrivacyParams, SampledSteps, Unit
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
 from dpconvex.problems.queries import DenseQueries

@@ -9,9 +9,9 @@ from dpconvex.mechanisms.k_norm import JointHistogram, LaplaceMechanism, MatrixN
 from dpconvex.mechanisms.objective_noise import GaussianObjectiveNoise, NormObjectiveNoise, ObjectiveNoise
 from dpconvex.mechanisms.robust_mean import GuardedMean, OneTest, RobustMean
 from dpconvex.mechanisms.selection import (
-    AboveThreshold, BestOfRepeats, ExponentialMechanism, ReportNoisyMax, ThresholdSession,
+    AboveThreshold, BestOfRepeats, ExponentialMechanism, ReportNoisyMax, ThresholdSession, VertexSampling,
+    VertexSession,
 )  # fmt: skip
-from dpconvex.mechanisms.vertex_sampling import VertexSampling, VertexSession
 
 __all__ = [
     "AboveThreshold", "BestOfRepeats", "CohortMean", "Cohorts", "ExponentialMechanism", "FailureAllowance",

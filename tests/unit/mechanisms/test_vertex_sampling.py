@@ -15,7 +15,7 @@ from scipy.stats import chisquare
 
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.mechanisms import VertexSampling
-from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT, FLOOR, SMALLEST, soft_weights
+from dpconvex.mechanisms.selection import ENLARGEMENT, FLOOR, SMALLEST, soft_weights
 from dpconvex.privacy import Ledger, PrivacyParams, PureMechanism, Release, Sensitivity, VertexDraws
 from dpconvex.randomness import BitSource, SeededSource, SystemSource, exact
 

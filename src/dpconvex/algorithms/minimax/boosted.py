@@ -27,7 +27,7 @@ from dpconvex.algorithms.minimax import anytime, bias_reduced, frank_wolfe, vert
 from dpconvex.algorithms.minimax.base import SaddlePlan, SaddleResult
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import VertexSampling
-from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT
+from dpconvex.mechanisms.selection import ENLARGEMENT
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.privacy.profiles import charge
 from dpconvex.problems import SimplexPoint, SimplexSaddle

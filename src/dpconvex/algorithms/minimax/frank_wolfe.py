@@ -34,7 +34,7 @@ from dpconvex.algorithms import PredictedError, check_relation, recorded, within
 from dpconvex.algorithms.minimax import base
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import VertexSampling
-from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT
+from dpconvex.mechanisms.selection import ENLARGEMENT
 from dpconvex.plugins import of_paper
 from dpconvex.privacy import PrivacyParams, Sensitivity
 from dpconvex.problems import SimplexPoint, SimplexSaddle

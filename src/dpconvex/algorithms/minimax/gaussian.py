@@ -36,7 +36,7 @@ from dpconvex.algorithms import PredictedError, check_relation, recorded, requir
 from dpconvex.algorithms.minimax.base import SIGNS, SaddlePlan, SaddleResult, require_records
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import GaussianMechanism, VertexSampling
-from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT
+from dpconvex.mechanisms.selection import ENLARGEMENT
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.privacy.profiles import largest_mu, largest_rho
 from dpconvex.problems import SimplexPoint, SimplexSaddle

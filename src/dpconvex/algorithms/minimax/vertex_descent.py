@@ -35,7 +35,7 @@ from dpconvex.algorithms.minimax import base
 from dpconvex.algorithms.minimax.base import affordable, batch_sizes
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import VertexSampling, VertexSession
-from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT
+from dpconvex.mechanisms.selection import ENLARGEMENT
 from dpconvex.plugins import of_paper
 from dpconvex.privacy import PrivacyParams, Sensitivity
 from dpconvex.problems import SimplexPoint, SimplexSaddle

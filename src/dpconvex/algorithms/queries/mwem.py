@@ -28,7 +28,7 @@ from dpconvex._types import Floats, final_dataclass, forwarded
 from dpconvex.algorithms import PredictedError, recorded, require_delta
 from dpconvex.algorithms.queries import base
 from dpconvex.mechanisms import GaussianMechanism, Planned, VertexSampling
-from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT
+from dpconvex.mechanisms.selection import ENLARGEMENT
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.privacy.profiles import largest_rho
 from dpconvex.problems.queries import LinearQueries

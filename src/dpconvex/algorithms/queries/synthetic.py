@@ -28,7 +28,7 @@ from dpconvex.algorithms import PredictedError, recorded, require_delta, uses
 from dpconvex.algorithms.queries.base import MOST_STEPS, MOST_WORK, Answered, QueryReleasePlan, check, rounding
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import VertexSampling
-from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT
+from dpconvex.mechanisms.selection import ENLARGEMENT
 from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity
 from dpconvex.privacy.profiles import largest_rho
 from dpconvex.problems.queries import LinearQueries

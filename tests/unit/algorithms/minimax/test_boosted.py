@@ -38,7 +38,7 @@ def scores_of(plan, records, draws) -> list[np.ndarray]:
         found.append(scores)
         return draws[len(found) - 1 : len(found)]
 
-    with mock.patch("dpconvex.mechanisms.vertex_sampling.VertexSession.draw", draw):
+    with mock.patch("dpconvex.mechanisms.selection.VertexSession.draw", draw):
         plan.run(records, SeededSource(0))
     return found
 

@@ -226,7 +226,7 @@ def test_the_estimates_of_the_variance_reduced_method_telescope() -> None:
         scores.append(score)
         return np.array([len(scores) % problem.dx])
 
-    with mock.patch("dpconvex.mechanisms.vertex_sampling.VertexSession.draw", draw):
+    with mock.patch("dpconvex.mechanisms.selection.VertexSession.draw", draw):
         plan.run(same, SeededSource(0))
     x = SimplexPoint.uniform(problem.dx)
     for step, score in enumerate(scores):
@@ -363,7 +363,7 @@ def test_anytime_draws_come_from_the_iterates_that_the_coins_pick() -> None:
         counts.append(count)
         return np.zeros(count, dtype=np.int64)
 
-    with mock.patch("dpconvex.mechanisms.vertex_sampling.VertexSession.draw", draw):
+    with mock.patch("dpconvex.mechanisms.selection.VertexSession.draw", draw):
         plan.run(records, SeededSource(0))
     np.testing.assert_array_equal(counts, [c for c in np.bincount(everything)[1:] if c])
 
