@@ -5,9 +5,8 @@ import re
 from dpconvex.solvers.accelerated import AcceleratedGradient, ExtraGradient, SmoothedAcceleratedGradient
 from dpconvex.solvers.base import Accuracy, Solver, SolverResult
 from dpconvex.solvers.choice import Guaranteed, default_solver
-from dpconvex.solvers.coordinate import DualCoordinateAscent
 from dpconvex.solvers.newton import LBFGS, BallNewton, NewtonCholesky, SmoothedNewton
-from dpconvex.solvers.stochastic import Katyusha, StochasticSubgradient
+from dpconvex.solvers.stochastic import DualCoordinateAscent, Katyusha, StochasticSubgradient
 from dpconvex.solvers.subgradient import CuttingPlane, Subgradient
 from dpconvex.solvers.weiszfeld import GeometricMedianSolution, geometric_median
 

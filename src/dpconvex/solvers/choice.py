@@ -12,8 +12,8 @@ from dpconvex.problems.minimax.adversarial import SaddleBounds
 from dpconvex.sets import ConvexSet, L2Ball, WholeSpace
 from dpconvex.solvers.accelerated import AcceleratedGradient, ExtraGradient, SmoothedAcceleratedGradient
 from dpconvex.solvers.base import Solver, SolverResult, Start, needs_whole_space
-from dpconvex.solvers.coordinate import DualCoordinateAscent
 from dpconvex.solvers.newton import LBFGS, BallNewton, NewtonCholesky, SmoothedNewton
+from dpconvex.solvers.stochastic import DualCoordinateAscent
 from dpconvex.solvers.subgradient import Subgradient
 
 
