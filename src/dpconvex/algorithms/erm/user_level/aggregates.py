@@ -25,7 +25,6 @@ from numpy.random import Generator
 
 from dpconvex import _validate
 from dpconvex._types import REQUIRED, Array, Floats, Positions, attributes, final_dataclass
-from dpconvex.algorithms.erm.user_level.accelerated_schedule import Batching
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import LinearModelLoss, PiecewiseLinearLoss
 from dpconvex.mechanisms import AboveThreshold, FailureAllowance, GaussianMechanism, GuardedMean
@@ -310,6 +309,21 @@ def smoothings(problem: LinearModelProblem, kind: str, error: float) -> Smoothin
     if problem.loss.n_outputs > 1:
         raise InvalidParameterError("smoothing", kind, "needs a loss of one prediction", "Use 'auto'")
     return Randomized(error / problem.lipschitz)
+
+
+@final_dataclass
+class Batching:
+    """The choice of the users that a phase reads at each step."""
+
+    first: int  #: first slot of the phase, whose users are in consecutive slots of a random order
+    users: int
+    batches: int  #: number of disjoint batches, which are read in turn
+    sample: int | None = None  #: size of a fresh random subset at each step; None: whole batches
+
+    @property
+    def read(self) -> int:
+        """Least number of users that a step reads."""
+        return self.sample or self.users // self.batches
 
 
 @final_dataclass(eq=False)

@@ -14,7 +14,7 @@ from scipy.integrate import quad
 from scipy.stats import laplace, norm
 
 from dpconvex.algorithms.erm.user_level import guards, plan_accelerated
-from dpconvex.algorithms.erm.user_level.accelerated_schedule import halves
+from dpconvex.algorithms.erm.user_level.accelerated import halves
 from dpconvex.algorithms.erm.user_level.aggregates import UserGradients
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.losses import HingeLoss, LogisticLoss, SoftmaxLoss
