@@ -8,10 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import Timer
-from typing import TYPE_CHECKING, Any, Literal
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
+from typing import Any, Literal
 
 DELAY = 2.0  # seconds that work may take before anything is shown
 
@@ -19,7 +16,7 @@ DELAY = 2.0  # seconds that work may take before anything is shown
 class _Bar:
     """A bar for the reporter that plans the most steps; it pulses until a reporter has more than one step."""
 
-    def __init__(self, progress: "Progress", text: str) -> None:
+    def __init__(self, progress: Any, text: str) -> None:  # a bar of rich, which loads slowly
         self.progress, self.task = progress, progress.add_task(text, total=None)
         self.reporter: object = None
         self.total = 1

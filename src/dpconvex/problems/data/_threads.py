@@ -12,14 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache, reduce
 from threading import local
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from dpconvex.problems.data.summation import Parts
-
-if TYPE_CHECKING:
-    from threadpoolctl import ThreadpoolController
 
 T = TypeVar("T")
 _MOST = 4  # most threads: more would wait for memory
@@ -75,7 +72,7 @@ def one_blas_thread() -> AbstractContextManager[object]:
 
 
 @cache
-def _controller() -> "ThreadpoolController":
+def _controller() -> Any:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
