@@ -18,7 +18,7 @@ from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import LinearModelProblem, NumberRange
 from dpconvex.problems.linear.expected_risk import ORDINARY
 
-IN_UNITS = ("l2", "coefficient_norm", "tilt", "adversarial_radius")
+IN_MODEL_UNITS = ("l2", "coefficient_norm", "tilt", "adversarial_radius")
 """Parameters in units of encoded columns or of losses: if one is given, a fit does not look at declared ranges."""
 
 

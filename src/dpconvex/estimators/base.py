@@ -30,7 +30,7 @@ from dpconvex.estimators import _features, _matrices
 from dpconvex.estimators._digest import with_sources
 from dpconvex.estimators._features import FeatureMap, feature_map
 from dpconvex.estimators._private import PrivateEstimator
-from dpconvex.estimators._ranges import IN_UNITS, FindsRanges
+from dpconvex.estimators._ranges import IN_MODEL_UNITS, FindsRanges
 from dpconvex.estimators._streams import able, expanded, users_of
 from dpconvex.estimators._targets import packed, shares_of_cap, weighted
 from dpconvex.estimators.export import Exported
@@ -358,7 +358,7 @@ class PrivateLinearModel(FittedModel, Exported):
 
     @property
     def _may_look(self) -> bool:
-        fixed = any(getattr(self, name) for name in IN_UNITS) or getattr(self, "inference", False) is not False
+        fixed = any(getattr(self, name) for name in IN_MODEL_UNITS) or getattr(self, "inference", False) is not False
         usual = self.algorithm == "auto" and self.constants == "calibrated"
         return self._looks and usual and not fixed and not self._asks_users
 

@@ -55,7 +55,7 @@ SHORTER, SHORTEST = 2_000.0, 0.0005
 """Records, times epsilon, for each feature from which on it is shorter, in proportion, and the least length
 (`benchmarks/quantiles.py`). Beyond epsilon 10 too few records would lie on it for a solver."""
 
-IN_UNITS = ("residual_cap", "width", "smoothing", "heavy_tailed")
+IN_TARGET_UNITS = ("residual_cap", "width", "smoothing", "heavy_tailed")
 """Parameters in units of the target's range: if one is given, a fit does not look at the target's declared range."""
 
 EXAMPLE = """
@@ -99,7 +99,7 @@ class PrivateLinearRegressor(_targets.Regressor, PrivateLinearModel):
 
     def _declared_loss(self) -> LinearModelLoss:
         if self._finds_target:
-            for name in IN_UNITS:
+            for name in IN_TARGET_UNITS:
                 if (given := getattr(self, name, None)) not in (None, 0):
                     what = "is in the unit of the target's range, which is not known before the fit"
                     raise InvalidParameterError(name, given, what, "Leave it out, or declare target_bounds")
@@ -230,7 +230,7 @@ class PrivateLinearRegressor(_targets.Regressor, PrivateLinearModel):
 
     @property
     def _may_look(self) -> bool:
-        if not super()._may_look or any(getattr(self, name, None) for name in IN_UNITS) or self._finds_target:
+        if not super()._may_look or any(getattr(self, name, None) for name in IN_TARGET_UNITS) or self._finds_target:
             return False
         bounds = self._declared()
         return wide(bounds.lower, bounds.upper)
