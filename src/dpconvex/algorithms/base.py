@@ -187,10 +187,15 @@ class Plan(Releasing, ABC):
 
     @property
     def note(self) -> str:
-        """The remark of a table beside the bound: that it is an estimate, hopeless or vacuous; or an empty text."""
+        """The remark of a table beside the bound: that it is an estimate, hopeless or vacuous, and what it is for."""
         error = self.predicted_error
         promises = ["hopeless"] if self.hopeless else ["vacuous"] * error.vacuous
-        return ", ".join(["estimate"] * (not error.proved) + promises)
+        return ", ".join(["estimate"] * (not error.proved) + promises + [self.remark] * bool(self.remark))
+
+    @property
+    def remark(self) -> str:
+        """What `note` says beyond the bound; by default nothing."""
+        return ""
 
     @property
     def outlook(self) -> str:

@@ -49,6 +49,7 @@ from dpconvex.algorithms.erm import objective_perturbation
 from dpconvex.algorithms.erm.objective_perturbation.plan import MINIMIZER, ObjectivePerturbationPlan
 from dpconvex.algorithms.erm.objective_perturbation.planner import GAUSSIANS, check_noise, coordinates, gaussian
 from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
+from dpconvex.algorithms.erm.two_stage.ranges import RangedPlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm, gaussian_block_weights
 from dpconvex.inference.intervals import Released, Spread, spread
@@ -262,11 +263,16 @@ class InferencePlan(TwoStagePlan):
         return (float(np.median(half[seen])) if seen.any() else math.inf), int(seen.sum()), len(c)
 
     @property
-    def note(self) -> str:
+    def remark(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         half, finite, of = self.expected_intervals
         of_target = " of the target's range" * (self.problem.loss.task == "regression")
-        known = f"intervals +-{half:.2g}{of_target}, {finite} of {of} finite" if finite else "no finite interval"
-        return ", ".join(filter(None, [super().note, known]))
+        return f"intervals +-{half:.2g}{of_target}, {finite} of {of} finite" if finite else "no finite interval"
+
+
+def inference_of(plan: Any) -> InferencePlan | None:
+    """Return the part of a plan that is for intervals, alone or after private ranges; None if it has none."""
+    plan = plan.then if isinstance(plan, RangedPlan) else plan
+    return plan if isinstance(plan, InferencePlan) else None
 
 
 @algorithms.recorded("objective_perturbation_with_curvature")

@@ -1,6 +1,7 @@
 """Intervals and tests of linear models that are fitted with ``inference=True``: everything here is post-processing."""
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, cast
 
@@ -10,15 +11,16 @@ from sklearn.utils.validation import check_is_fitted
 from dpconvex import _validate, algorithms
 from dpconvex._types import Floats
 from dpconvex.algorithms import curvature, recipes
-from dpconvex.algorithms.curvature import InferencePlan
+from dpconvex.algorithms.curvature import InferencePlan, inference_of
+from dpconvex.algorithms.erm.registry import Found
 from dpconvex.algorithms.select import Options
 from dpconvex.data.targets import PRIVATE
 from dpconvex.errors import InvalidParameterError, NotPaidForError
 from dpconvex.estimators._features import FeatureMap, pieces
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.inference.intervals import TUNING, Estimates, Intervals, Summary
-from dpconvex.losses import HuberLoss, SquaredLoss
-from dpconvex.privacy import PrivacyParams
+from dpconvex.losses import HuberLoss, LinearModelLoss, SquaredLoss
+from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.privacy.profiles import limited
 from dpconvex.problems import LinearModelProblem
 
@@ -28,8 +30,9 @@ inference : bool, "model" or "robust", default=False
     `pvalues_`, `cov_params` and `predict_interval` then cost nothing more. True means ``"model"`` for logistic
     regression (the scatter of gradients is taken from the curvature), and ``"robust"`` for regressions and with
     ``groups`` (it is released, too). Least squares caps residuals at half of the target's range, unless `residual_cap`
-    is given or it joins two whole numbers, as 0 and 1. Declared ranges, no weights; at most 40 encoded columns. Docs:
-    "Intervals".
+    is given or it joins two whole numbers, as 0 and 1. Looks at declared ranges narrow them before; coefficients are
+    then per range found, and ``algorithm="objective_perturbation"`` keeps what is declared. No weights; at most 40
+    encoded columns. Docs: "Intervals".
 """
 MOST_PLANNING = 12e6  #: Limit of computing, in about microseconds, for planning anew from a certificate.
 KINDS = (False, True, "model", "robust")
@@ -66,15 +69,24 @@ class WithIntervals(PrivateLinearModel):
             return self._for_inference(problem, privacy, options).privacy
         return super()._check(problem, privacy, options)
 
-    def _rest(self, features: FeatureMap, privacy: PrivacyParams, n: int) -> PrivacyParams:
-        if self._infers() and self._open(features):
-            raise InvalidParameterError("ranges", PRIVATE, UNPROVED, "Declare them, or set inference=False")
-        return super()._rest(features, privacy, n)
+    def _plans(self, features: FeatureMap, n: int, loss: LinearModelLoss, unit: Unit = Unit.RECORD) -> Found:
+        """Return the plans, without looks at ranges where these take the epsilon that a finite interval needs."""
+        found = super()._plans(features, n, loss, unit)
+        if not self._infers() or not self._may_look or cast(InferencePlan, inference_of(found[0])).hopeful:
+            return found
+        plain = copy(self)
+        plain._looks = False
+        alone = plain._plans(features, n, loss, unit)
+        return alone if cast(InferencePlan, inference_of(alone[0])).hopeful else found
 
-    def plans_at(self, epsilon: float) -> Any:
+    def plans_at(self, epsilon: float) -> Found:
         if not self._infers():
             return super().plans_at(epsilon)
-        return (cast(InferencePlan, self.plan_).at(replace(self.plan_.privacy, epsilon=epsilon)),)
+        whole, own = replace(self.plan_.privacy, epsilon=epsilon), cast(InferencePlan, inference_of(self.plan_))
+        if own is self.plan_:
+            return (own.at(whole),)
+        features = self._feature_map(self.n_features_in_)
+        return self._with_ranges(features, (own.at(self._rest(features, whole, own.problem.n)),), whole)
 
     def _weights(self, X: Any, sample_weight: Any) -> Floats | None:
         if sample_weight is not None and self._infers():
@@ -142,15 +154,20 @@ class WithIntervals(PrivateLinearModel):
         delta = f", delta {plan.privacy.delta:g}" * (not plan.privacy.pure)
         units, share = f"{plan.privacy.unit}s", f"{plan.share:.0%} of it for the curvature"
         per, at = "per unit of a column", "where all columns are 0"
+        spent = self.certificate_.target.epsilon - plan.privacy.epsilon
+        ends = f" (targets: {bounds.lower:.4g} to {bounds.upper:.4g})" if (bounds := self._target_range()) else ""
         bounded = bool((intervals.spread.shrunk < 1).any())
         if self.schema is not None or plan.layout.categories:  # as vertices of shapes are
-            per = "over the whole declared range of a number, and against the level named, or the first of two"
+            whole = "whole range of a number, as found," if spent > 0 else "whole declared range of a number,"
+            per = f"over the {whole} and against the level named, or the first of two"
             at = "at the middle of ranges and of two levels, and at levels named"
         notes = (
             f"Coefficients are {per}.",
             f"The intercept is {at}.",
             f"Estimates are corrected for the ridge; coef_, which predicts, is not. {plan.problem.n} {units}, epsilon "
             f"{plan.privacy.epsilon:g}{delta}, {share}.",
+            *[f"Ranges (ranges_) were found for epsilon {spent:.2g} more{ends}; what lies beyond counts as an end."]
+            * (spent > 0),
             f"Coverage is for many {units} drawn independently; nothing is promised of it for few.",
             *["All users count the same; a user's loss is the mean of its records'."] * plan.problem.grouped,
             *[f"The bound {TUNING.coefficient_bound:g} on what is not resolved was active."] * bounded,
@@ -196,8 +213,8 @@ class WithIntervals(PrivateLinearModel):
         if made is None or made[0] is not self.certificate_:
             with limited(MOST_PLANNING):  # certificates may come from anywhere
                 plan = None if self.inference is False or recipe is None else recipes.again(recipe)
-            d = self.encoded_coef_.shape[1]
-            if not isinstance(plan, InferencePlan) or not plan.noisy or plan.problem.domain.n_features != d:
+            plan, d = inference_of(plan), self.encoded_coef_.shape[1]
+            if plan is None or not plan.noisy or plan.problem.domain.n_features != d:
                 what = "is not paid for: standard errors need a noisy curvature. Fit with inference=True"
                 raise NotPaidForError(f"inference={self.inference!r}: {what}")
             shift = (float(self.encoded_intercept_[0]) - self._start(plan)) / plan.problem.domain.intercept

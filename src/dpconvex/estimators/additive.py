@@ -24,7 +24,7 @@ from dpconvex import _validate
 from dpconvex._arrow import pa
 from dpconvex._types import Floats
 from dpconvex.algorithms import LinearModelPlan
-from dpconvex.algorithms.curvature import MOST_COLUMNS
+from dpconvex.algorithms.curvature import MOST_COLUMNS, inference_of
 from dpconvex.algorithms.erm.registry import Found, expected_of_first, plans
 from dpconvex.algorithms.erm.two_stage.ranges import NEEDED, weighing, worth_knots
 from dpconvex.algorithms.select import Options
@@ -178,7 +178,7 @@ class AdditiveModel(WithIntervals):
         fewest, *more = self._maps(shapes)
         maps = [fewest, *(each for each in more if each.domain.n_features < MOST_COLUMNS)]
         found: list[Any] = [super(AdditiveModel, self)._plans(each, n, loss, unit) for each in maps]
-        known = [each for each in found if math.isfinite(each[0].expected_deviation)]
+        known = [each for each in found if math.isfinite(cast(Any, inference_of(each[0])).expected_deviation)]
         return min(known or found[:1], key=expected_of_first)
 
     def _choices(self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> Found:

@@ -358,7 +358,7 @@ class PrivateLinearModel(FittedModel, Exported):
 
     @property
     def _may_look(self) -> bool:
-        fixed = any(getattr(self, name) for name in IN_MODEL_UNITS) or getattr(self, "inference", False) is not False
+        fixed = any(getattr(self, name) for name in IN_MODEL_UNITS)
         usual = self.algorithm == "auto" and self.constants == "calibrated"
         return self._looks and usual and not fixed and not self._asks_users
 

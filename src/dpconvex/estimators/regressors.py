@@ -242,7 +242,7 @@ class PrivateLinearRegressor(_targets.Regressor, PrivateLinearModel):
         return bounds.width == 1 and float(bounds.lower).is_integer() and not 0 < getattr(target, "step", 0.0) < 0.25
 
     def _target_part(self, ran: LinearModelPlan) -> tuple[NumberRange, ...]:
-        whole = (0, PARTS) if self._yes_or_no and getattr(ran, "cells", ()) else ()  # `ranges_` has a place for it
+        whole = (0, PARTS) if getattr(ran, "cells", ()) else ()  # `ranges_` has a place for it
         bounds, cells = self._declared(), getattr(ran, "target_cells", ()) or whole
         return (kept(NumberRange(bounds.lower, bounds.upper), *cells),) if cells else ()
 

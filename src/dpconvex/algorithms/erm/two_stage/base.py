@@ -34,6 +34,7 @@ class TwoStagePlan(StatedPlan):
     only_sums = forwarded("then", "only_sums")
     adaptive = forwarded("then", "adaptive")  # unless the plan itself makes `then` from what was released
     course = forwarded("then", "course")
+    remark = forwarded("then", "remark")
 
     def __post_init__(self) -> None:
         Ledger(self.privacy, self.releases)  # refuses, from public facts, what the promise does not cover

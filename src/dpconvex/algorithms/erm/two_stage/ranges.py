@@ -124,6 +124,7 @@ class RangedPlan(TwoStagePlan):
     algorithm = forwarded("then", "algorithm")
     hopeless = forwarded("then", "hopeless")
     outlook = forwarded("then", "outlook")
+    expected_intervals = forwarded("then", "expected_intervals")  # of a method with intervals
     presumed = (
         "the method depends on ranges that were released, and on no others",
         "every record is clipped into them by itself; the plan is made before the run and does not depend on them",
