@@ -294,7 +294,6 @@ OFF: dict[str, dict[str, Any]] = {
     "a norm of coefficients": {"coefficient_norm": 1.0},
     "a tilt": {"tilt": 0.1},
     "an attack in units of columns": {"adversarial_radius": 0.1},
-    "intervals": {"inference": True},
     "yes and no": {"feature_bounds": (0, 1)},
     "private ranges": {"feature_bounds": "private"},
     "a norm": {"feature_bounds": None, "feature_norm": 5.0},
