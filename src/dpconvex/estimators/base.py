@@ -360,7 +360,7 @@ class PrivateLinearModel(FittedModel, Exported):
     def _may_look(self) -> bool:
         fixed = any(getattr(self, name) for name in IN_MODEL_UNITS)
         usual = self.algorithm == "auto" and self.constants == "calibrated"
-        return self._looks and usual and not fixed and not self._asks_users
+        return self._looks and usual and not fixed
 
     def _check(self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> PrivacyParams:
         """Return the promise, or raise as `_choices` would."""

@@ -55,8 +55,8 @@ class ConstantPlan(TwoStagePlan):
     added = " Features are replaced by a public constant, record by record."
     hopeless = True  # pyright: ignore[reportAssignmentType]
     outlook = (  # pyright: ignore[reportAssignmentType]
-        "no column is used, and the answer is the same for all: a fit is expected to lose more "
-        "(algorithm='objective_perturbation' makes it, and ranks records)"
+        "no column is used, and the answer is the same for all: with ordinary columns a fit is expected to lose more "
+        "(algorithm='objective_perturbation' makes it: it ranks records, and loses far less if columns tell nearly all)"
     )
 
     @property

@@ -125,6 +125,7 @@ class RangedPlan(TwoStagePlan):
     hopeless = forwarded("then", "hopeless")
     outlook = forwarded("then", "outlook")
     expected_intervals = forwarded("then", "expected_intervals")  # of a method with intervals
+    typical = forwarded("then", "typical")  # of one that finds a typical user's number of records
     presumed = (
         "the method depends on ranges that were released, and on no others",
         "every record is clipped into them by itself; the plan is made before the run and does not depend on them",

@@ -188,6 +188,22 @@ def test_it_goes_with_private_ranges_and_with_numbers() -> None:
     assert model.plan_.then.typical in TYPICAL
 
 
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_looks_at_declared_ranges_come_first(delta: float) -> None:
+    """In ranges that are far too wide a fit was worse than a constant, and one with a declared number was not."""
+    rng = np.random.default_rng(3)
+    users = np.repeat(np.arange(600), 7)
+    X = rng.uniform(0, 1, (len(users), 2))
+    y = X @ [2.0, -1.0] + 0.1 * rng.standard_normal(len(users))
+    model = PrivateLinearRegression(
+        2.0, delta, feature_bounds=(0, 20), target_bounds=(-60, 60), records_per_user="private", random_state=0
+    ).fit(X, y, groups=users)
+    assert np.square(model.predict(X) - y).mean() < 0.5 * y.var()
+    assert model.plan_.typical in TYPICAL
+    assert [each.label for each in model.certificate_.releases][0].startswith("part of the target's declared range")
+    assert verify(model.certificate_).planned
+
+
 def test_refusals_are_from_public_facts() -> None:
     X, y, groups = table([2] * 30)
     model = PrivateLogisticRegression(
