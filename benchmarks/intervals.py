@@ -23,7 +23,7 @@ them bent, at 4 knots; intervals are for differences of values at knots from one
 Adult's age, education and hours. W1 and W5: logistic and pseudo-Huber, two even columns, a log-normal one and a rare
 level; columns are declared 4 to 40 times too wide, the target 5 times, and fits look at the ranges. P1 and P5: the
 same without any range. In these four the parameter, and the oracle, are those of the ranges that a run found; the last
-number is how many different ones there were. All others take ranges as they are declared.
+number is how many different ones there were. D1 and D5: ranges as most runs of W5 keep them, declared. All others take ranges as they are declared.
 """
 
 from __future__ import annotations
@@ -105,9 +105,12 @@ def amounts(rng: np.random.Generator) -> tuple[dict[str, Any], np.ndarray]:
     return {"x0": even[:, 0], "x1": even[:, 1], "paid": long, "rare": np.where(rare, "yes", "no")}, z
 
 
-def wide(rng: np.random.Generator, found: bool = False) -> Population:
+WIDE = {"x0": (0.0, 4.0), "x1": (-2.0, 3.0), "paid": (0.0, 2000.0)}
+AS_FOUND = {"x0": (0.0, 2.0), "x1": (-0.125, 1.125), "paid": (0.0, 250.0)}  # what most runs of W5 keep
+
+
+def wide(rng: np.random.Generator, found: bool = False, ranges: Any = WIDE) -> Population:
     columns, z = amounts(rng)
-    ranges = {"x0": (0.0, 4.0), "x1": (-2.0, 3.0), "paid": (0.0, 2000.0)}
     declared = [NumericColumn(name, *ends) for name, ends in ranges.items()]
     described = map(UnrangedColumn, ranges) if found else declared
     schema = Schema((*described, CategoricalColumn("rare", ("no", "yes"))), ClassTarget("y", ("no", "yes")))
@@ -115,11 +118,11 @@ def wide(rng: np.random.Generator, found: bool = False) -> Population:
     return Population(schema, PrivateLogisticRegression, pa.table(columns | {"y": y}))
 
 
-def wide_numbers(rng: np.random.Generator, found: bool = False) -> Population:
+def wide_numbers(rng: np.random.Generator, found: bool = False, ranges: Any = WIDE, most: float = 500.0) -> Population:
     columns, z = amounts(rng)
-    schema = wide(rng, found).schema
+    schema = wide(rng, found, ranges).schema
     y = 50 + 10 * z + 10 * rng.standard_normal(POPULATION)
-    target = UnrangedTarget("y") if found else NumericTarget("y", 0.0, 500.0)
+    target = UnrangedTarget("y") if found else NumericTarget("y", 0.0, most)
     return Population(replace(schema, target=target), PrivateHuberRegressor, pa.table(columns | {"y": y}))
 
 
@@ -218,6 +221,7 @@ def aa(rng: np.random.Generator) -> Population:
 
 NAMES = {"S1": s1, "S2": s2, "A6": a6, "HU": hu, "S5": s5, "LS": ls, "U1": u1, "UW": uw, "AD": ad, "AA": aa}
 NAMES |= {"W1": wide, "W5": wide_numbers, "P1": partial(wide, found=True), "P5": partial(wide_numbers, found=True)}
+NAMES |= {"D1": partial(wide, ranges=AS_FOUND), "D5": partial(wide_numbers, ranges=AS_FOUND, most=125.0)}
 
 
 def truth(model: Any, population: Population) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

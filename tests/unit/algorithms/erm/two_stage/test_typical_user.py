@@ -200,7 +200,7 @@ def test_looks_at_declared_ranges_come_first(delta: float) -> None:
     ).fit(X, y, groups=users)
     assert np.square(model.predict(X) - y).mean() < 0.5 * y.var()
     assert model.plan_.typical in TYPICAL
-    assert [each.label for each in model.certificate_.releases][0].startswith("part of the target's declared range")
+    assert next(each.label for each in model.certificate_.releases).startswith("part of the target's declared range")
     assert verify(model.certificate_).planned
 
 
