@@ -23,7 +23,8 @@ them bent, at 4 knots; intervals are for differences of values at knots from one
 Adult's age, education and hours. W1 and W5: logistic and pseudo-Huber, two even columns, a log-normal one and a rare
 level; columns are declared 4 to 40 times too wide, the target 5 times, and fits look at the ranges. P1 and P5: the
 same without any range. In these four the parameter, and the oracle, are those of the ranges that a run found; the last
-number is how many different ones there were. D1 and D5: ranges as most runs of W5 keep them, declared. All others take ranges as they are declared.
+number is how many different ones there were. D1 and D5: ranges as most runs of W5 keep them, declared. All others
+take ranges as they are declared.
 """
 
 from __future__ import annotations
