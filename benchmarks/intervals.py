@@ -293,8 +293,8 @@ def measured(cell: str, runs: int, missing: float, delta: float) -> dict[str, fl
             noise = given.linear * whole / n**2 + V / n
             c = contrasts @ given.factor
             sd = np.sqrt(np.einsum("ij,jk,ik->i", c, inverse @ noise @ inverse, c))
-            known[model.ranges_] = target, 2 * 1.96 * model.output_scale * sd
-        target, oracle = known[model.ranges_]
+            known[model.ranges_] = target, 2 * 1.96 * model.output_scale * sd, reference
+        target, oracle, reference = known[model.ranges_]
         ends = model.conf_int(reference=reference)
         half, planned = (
             plan.half_widths(plan.released(np.zeros(plan.problem.domain.dim)), model._known()[0].spread),

@@ -76,7 +76,7 @@ class WithIntervals(PrivateLinearModel):
             return found
         plain = copy(self)
         plain._looks = False
-        alone = plain._plans(features, n, loss, unit)
+        alone = super(WithIntervals, plain)._plans(features, n, loss, unit)
         return alone if cast(InferencePlan, inference_of(alone[0])).hopeful else found
 
     def plans_at(self, epsilon: float) -> Found:

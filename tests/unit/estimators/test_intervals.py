@@ -392,6 +392,10 @@ def test_ranges_are_narrowed_or_found_before_intervals_which_then_are_per_found_
         assert (ends[1:3, 1] / widths > [3.0, 0.0]).all()
         assert "Ranges (ranges_) were found for epsilon" in str(found.summary())
         assert "(targets: " in str(found.summary())
+        rows = TABLE.slice(0, 200)
+        bands, middle = found.predict_interval(rows), found.predict(rows)
+        assert np.abs(bands.mean(1) - middle).max() < 5
+        assert np.mean((bands[:, 0] < middle) & (middle < bands[:, 1])) > 0.9
         assert "finite" in found.plan_.note
         assert found.plans_at(2.0)[0].privacy.epsilon == 2.0
         failed = [check.name for check in verify(found.certificate_).checks if not check.passed]
