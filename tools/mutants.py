@@ -1679,6 +1679,22 @@ MUTANTS = (
         (f"{JOINT_BOUND}::test_the_bound_is_drawn",),
     ),
     Mutant(
+        "intervals: looks take the epsilon that a finite interval needs",
+        "estimators/_intervals.py",
+        "return alone if cast(InferencePlan, inference_of(alone[0])).hopeful else found",
+        "return found",
+        "",
+        ("tests/unit/estimators/test_intervals.py::test_looks_do_not_take_what_a_finite_interval_needs",),
+    ),
+    Mutant(
+        "intervals: the promise of ranges is not taken from that of the intervals",
+        "estimators/_intervals.py",
+        "return self._with_ranges(features, (own.at(self._rest(features, whole, own.problem.n)),), whole)",
+        "return self._with_ranges(features, (own.at(whole),), whole)",
+        "",
+        ("tests/unit/estimators/test_intervals.py::test_ranges_come_before_intervals_which_then_are_per_range",),
+    ),
+    Mutant(
         "typical user: the method spends all of epsilon",
         "algorithms/erm/two_stage/typical_user.py",
         "rest = privacy.less(first.epsilon)",

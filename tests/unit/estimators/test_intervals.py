@@ -376,7 +376,7 @@ def test_a_linear_probability_has_no_cap() -> None:
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
-def test_ranges_are_narrowed_or_found_before_intervals_which_then_are_per_found_range(delta: float) -> None:
+def test_ranges_come_before_intervals_which_then_are_per_range(delta: float) -> None:
     """Coefficients over their found ranges are slopes in the columns' own units, wherever the ranges lie."""
     wide = tuple(replace(each, lower=-100.0, upper=300.0) if each.numeric else each for each in COLUMNS)
     open_ = tuple(UnrangedColumn(each.name) if each.numeric else each for each in COLUMNS)
