@@ -5,14 +5,13 @@ A cell is a pair of places (start, stop) in the text. A quoted cell starts after
 that separates cells. ``breaks``: a record may be several lines.
 """
 
-from numba import njit
-
+from dpconvex._compiled import njit
 from dpconvex._types import Array
 
 _QUOTE, _LINE, _RETURN = 34, 10, 13
 
 
-@njit(cache=True)
+@njit()
 def locate(
     text: Array, place: int, slots: Array, starts: Array, stops: Array, comma: int, breaks: bool
 ) -> tuple[int, int]:
@@ -24,7 +23,7 @@ def locate(
     return count, place
 
 
-@njit(cache=True)
+@njit()
 def gather(text: Array, starts: Array, stops: Array, ends: Array, out: Array) -> None:
     """Write the cells to `out`, slot after slot, quotes undone; slot k begins at ``ends[k, 0]``."""
     at = 0
@@ -46,7 +45,7 @@ def gather(text: Array, starts: Array, stops: Array, ends: Array, out: Array) ->
             ends[slot, row + 1] = at
 
 
-@njit(cache=True)
+@njit()
 def _record(text: Array, place: int, slots: Array, starts: Array, stops: Array, comma: int, breaks: bool) -> int:
     """Read one record; return where the next begins."""
     end = place
@@ -61,7 +60,7 @@ def _record(text: Array, place: int, slots: Array, starts: Array, stops: Array, 
     return end + 1
 
 
-@njit(cache=True)
+@njit()
 def _line(text: Array, place: int, last: int, slots: Array, starts: Array, stops: Array, comma: int) -> bool:
     """Read a line as a record; return whether a quote at the start of a cell is not closed in it."""
     starts[:], stops[:] = 0, 0
@@ -83,7 +82,7 @@ def _line(text: Array, place: int, last: int, slots: Array, starts: Array, stops
         place += 1
 
 
-@njit(cache=True)
+@njit()
 def _lines(text: Array, place: int, slots: Array, starts: Array, stops: Array, comma: int) -> int:
     """Read a record of several lines; return where the next begins, or -1 where no well-formed one stands here."""
     starts[:], stops[:] = 0, 0
@@ -111,7 +110,7 @@ def _lines(text: Array, place: int, slots: Array, starts: Array, stops: Array, c
     return min(place, len(text))
 
 
-@njit(cache=True)
+@njit()
 def _until(text: Array, place: int, stop: int, comma: int) -> int:
     """Return the next comma or line end, or `stop`."""
     while place < stop and text[place] != comma and text[place] != _LINE:
@@ -119,7 +118,7 @@ def _until(text: Array, place: int, stop: int, comma: int) -> int:
     return place
 
 
-@njit(cache=True)
+@njit()
 def _closing(text: Array, place: int, stop: int) -> int:
     """Return the next quote that is not doubled, or `stop`."""
     while place < stop:
@@ -131,7 +130,7 @@ def _closing(text: Array, place: int, stop: int) -> int:
     return stop
 
 
-@njit(cache=True)
+@njit()
 def _trimmed(text: Array, start: int, stop: int) -> int:
     """Return where the text ends without the carriage returns before a line end."""
     while stop > start and text[stop - 1] == _RETURN:

@@ -52,7 +52,8 @@ def csv_columns(path: AnyPath, names: tuple[str, ...], line_breaks: bool = True)
         cells = np.empty(int(np.sum(np.abs(stops) - starts)), np.uint8)
         gather(text, starts, stops, ends, cells)
         for chunk, offsets in zip(chunks, ends, strict=True):
-            buffers = [None, pa.py_buffer(offsets), pa.py_buffer(cells)]
+            # Text of its own: some versions of pyarrow, up to 23, misread columns that begin within a buffer.
+            buffers = [None, pa.py_buffer(offsets - offsets[0]), pa.py_buffer(cells[offsets[0] : offsets[-1]])]
             chunk.append(pa.Array.from_buffers(pa.large_string(), count, buffers))
     return {name: pa.chunked_array(chunk) for name, chunk in zip(names, chunks, strict=True)}
 

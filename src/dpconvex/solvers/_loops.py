@@ -3,17 +3,17 @@
 import math
 
 import numpy as np
-from numba import njit
 
+from dpconvex._compiled import njit
 from dpconvex._types import Array, Floats
 from dpconvex.losses.base import KNEE, Q
 from dpconvex.solvers._components import BENT, CLIP, TANH
 
-_reordered = njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+_reordered = njit(nogil=True, fastmath={"reassoc", "contract"})
 """Decorator of loops whose sums may be reordered: no proof rests on the order, or rounding is charged for any order."""
 
 
-@njit(cache=True)
+@njit()
 def onto_cones(v: Floats, w: Floats, count: int, size: int, slope: float) -> None:
     """Write the projection of `v` onto `SecondOrderCones` into `w`."""
     p = count * size
@@ -33,7 +33,7 @@ def onto_cones(v: Floats, w: Floats, count: int, size: int, slope: float) -> Non
         w[j] = v[j]
 
 
-@njit(cache=True)
+@njit()
 def ascend(
     features: Floats, factor: Floats, extra: Floats, intercept: float, targets: Floats,
     slopes: Floats, lo: Floats, hi: Floats, curvature: Floats,
@@ -69,13 +69,13 @@ def ascend(
                 onto_cones(v, w, count, size, slope)
 
 
-@njit(cache=True)
+@njit()
 def difference(x: float, anchor: float, offset: float) -> float:
     """Return ``x - (anchor + offset)``, accurate to about the last place, as compilation may not reorder it."""
     return (x - anchor) - offset
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def unit_vectors(X: Floats, anchor: Floats, offset: Floats, coincident_square: float, out: Floats) -> None:
     """Write the unit vector towards each row to `out`, 0 for coinciding points; each depends on its row alone."""
     for i in range(len(X)):

@@ -1,8 +1,8 @@
 """Compiled loops of `halving` and `printed_median`; imported when needed, for numba loads slowly."""
 
 import numpy as np
-from numba import njit
 
+from dpconvex._compiled import njit
 from dpconvex._types import Array, Floats
 from dpconvex.solvers._loops import _reordered
 
@@ -22,7 +22,7 @@ def neighbors(X: Floats, squares: Floats, counts: Array) -> None:
             counts[level, k] += 1
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def near_partners(X: Floats, partners: Array, limit: float, out: Array) -> None:
     """Add 1 to ``out[i]`` where record ``partners[i]`` lies within the limit of record i."""
     d = X.shape[1]

@@ -11,10 +11,11 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 from numba.np.numpy_support import carray
 
+from dpconvex._compiled import njit
 from dpconvex._types import Array, Floats
 
 WIDTH = 256  # points against which four others are compared at a time
@@ -22,7 +23,7 @@ TILE = 256  # rows of a table that are encoded at a time
 SPLITTER = 134217729.0  # 2^27 + 1
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def predictions(rows: Floats, W: Floats, out: Floats) -> None:
     """Write the product of every row with every row of W to ``out``, shape (m, k), summed in one order everywhere."""
     d = rows.shape[1]
@@ -46,7 +47,7 @@ def predictions(rows: Floats, W: Floats, out: Floats) -> None:
             out[i, k] = ((a0 + a1) + (a2 + a3)) + ((a4 + a5) + (a6 + a7))
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def sparse_predictions(values: Floats, columns: Array, starts: Array, W: Floats, out: Floats) -> None:
     """Do `predictions`, to the last bit, for rows of which entries that are not 0 are given (CSR)."""
     whole, parts = W.shape[1] - W.shape[1] % 8, np.empty(8)
@@ -60,7 +61,7 @@ def sparse_predictions(values: Floats, columns: Array, starts: Array, W: Floats,
             out[i, k] = ((a0 + a1) + (a2 + a3)) + ((a4 + a5) + (a6 + a7))
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def top_scores(scores: Floats, top: Array, odds: Floats) -> None:
     """Write the first column with the largest score of every row, and the log-odds of its softmax probability."""
     for i in range(len(scores)):
@@ -74,7 +75,7 @@ def top_scores(scores: Floats, top: Array, odds: Floats) -> None:
         top[i], odds[i] = best, -math.log(rest) if rest > 0 else math.inf
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def add_products(rows: Floats, slopes: Floats, step: float, fine: float, high: Floats, low: Floats) -> None:
     """Add every ``slopes[i, k] rows[i]`` to ``high[k] + low[k]``; adding and subtracting `step` rounds to its grid."""
     for i in range(len(rows)):
@@ -88,7 +89,7 @@ def add_products(rows: Floats, slopes: Floats, step: float, fine: float, high: F
                 lower[j] += ((p - q) + fine) - fine
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def add_thin(x: Floats, at: Array, ends: Array, s: Floats, step: float, fine: float, high: Floats, low: Floats) -> None:
     """Do `add_products` with slopes s for rows of which entries x that are not 0 are given (CSR)."""
     for i in range(len(ends) - 1):
@@ -100,7 +101,7 @@ def add_thin(x: Floats, at: Array, ends: Array, s: Floats, step: float, fine: fl
                 low[k, at[e]] += ((p - q) + fine) - fine
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def add_digits(bits: Array, table: Array) -> None:
     """Add floats, given by their bits, to a table: 32 bits a digit, then counts of inf, -inf and NaN."""
     places = len(table) - 3
@@ -123,7 +124,7 @@ def add_digits(bits: Array, table: Array) -> None:
         table[place + 1] += carried
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def add_by_user(rows: Floats, slopes: Floats, starts: Array, first: int, steps: Array, high: Array, low: Array) -> None:
     """Do `add_products` to ``high[user]``, shape (users, k, d); row i has the position first + i in the groups."""
     begin, user = 0, 0
@@ -135,7 +136,7 @@ def add_by_user(rows: Floats, slopes: Floats, starts: Array, first: int, steps: 
         begin = end
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def lengths(rows: Floats, absolute: bool, out: Floats) -> None:
     """Write the l1 norms (`absolute`) or the squared l2 norms of the rows to `out`, summed in one order everywhere."""
     for i in range(len(rows)):
@@ -155,7 +156,7 @@ def floats_at(typing_context: Any, address: Any) -> Any:
     return types.CPointer(types.float64)(types.int64), pointer
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy")
 def center(addresses: Array, intervals: Floats, places: Array, out: Floats, missing: float) -> None:
     """Clip columns (n,), given by their addresses, into intervals and map them to [-1/2, 1/2]; NaN to `missing`."""
     n = len(out)
@@ -173,7 +174,7 @@ def center(addresses: Array, intervals: Floats, places: Array, out: Floats, miss
                 out[i, places[j]] = missing if x != x else x
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy")
 def parts(X: Floats, columns: Array, lower: float, upper: float, count: int, out: Array) -> None:
     """Write each number's cell of `count` equal cells of a range, for some columns, (columns, n); `count` for NaN."""
     for i in range(len(X)):
@@ -183,7 +184,7 @@ def parts(X: Floats, columns: Array, lower: float, upper: float, count: int, out
             out[j, i] = count if x != x else min(max(cell, 0.0), count - 1.0)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy")
 def keep(X: Floats, columns: Array, ends: Floats) -> None:
     """Clip columns of X between their ends (columns, 2) and map these to [-1/2, 1/2], in place; NaN becomes 0."""
     for i in range(len(X)):
@@ -194,7 +195,7 @@ def keep(X: Floats, columns: Array, ends: Floats) -> None:
             X[i, columns[j]] = 0.0 if x != x else min(max(x, -0.5), 0.5)
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def inside(rows: Floats, limits: Floats, simplices: Array) -> bool:
     """Say whether absolute entries are within limits, and columns [start, stop) vertices of simplices."""
     for i in range(len(rows)):
@@ -212,7 +213,7 @@ def inside(rows: Floats, limits: Floats, simplices: Array) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def gather(X: Floats, members: Array, out: Floats) -> None:
     """Copy some rows of X into the columns of `out`."""
     for a in range(len(members)):
@@ -221,7 +222,7 @@ def gather(X: Floats, members: Array, out: Floats) -> None:
             out[j, a] = X[i, j]
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@njit(nogil=True, fastmath={"contract"})
 def four_rows(T: Floats, size: int, b: int, start: int, stop: int, out: Floats) -> None:
     """Write squared distances of columns b, ..., b + 3 (the last one repeated beyond `size`) from [start, stop)."""
     out0, out1, out2, out3 = out[0], out[1], out[2], out[3]
@@ -238,7 +239,7 @@ def four_rows(T: Floats, size: int, b: int, start: int, stop: int, out: Floats) 
             out3[a] += t3 * t3
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def pair_levels(
     X: Floats, order: Array, bounds: Array, mantissa_square: float, exponent: int, small: int, levels: Floats
 ) -> None:
@@ -264,7 +265,7 @@ def pair_levels(
                         counts[level] += 2
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def near_counts(X: Floats, order: Array, bounds: Array, first: int, step: int, limit: float, out: Floats) -> None:
     """Count for each record ``order[k]`` the members of its group within squared distance `limit`, into ``out[k]``.
 
@@ -292,7 +293,7 @@ def near_counts(X: Floats, order: Array, bounds: Array, first: int, step: int, l
                 out[lo + b + k] += 1  # itself
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def weighted_sums(X: Floats, weights: Floats, high: Floats, low: Floats) -> tuple[float, float]:
     """Add ``sum_i w_i x_i`` to ``high + low``, as if in twice the precision; return the sum of weights likewise."""
     total, rest = 0.0, 0.0

@@ -8,7 +8,7 @@ Nothing is inverted, so nothing is enclosed: F is what its floats say (`dpconvex
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, cast
@@ -80,7 +80,7 @@ class Factor:
     @cached_property
     def matrix(self) -> Any:
         """The matrix F, sparse, (domain.dim, rank)."""
-        return sparse.csr_array(sparse.block_diag(self.matrices, format="csr"))
+        return block_diagonal(self.matrices)
 
     @cached_property
     def matrices(self) -> tuple[Any, ...]:
@@ -165,3 +165,8 @@ def _root(d: int, covariance: Floats | None, share: float) -> _leverage.Part:
     values, vectors = eigh(centered / centered.diagonal().max())
     kept = values > NEGLIGIBLE * values[-1]
     return _leverage.balanced(vectors[:, kept] * np.sqrt(share * values[kept]))
+
+
+def block_diagonal(blocks: Iterable[Any]) -> Any:
+    """Return the sparse matrix with these diagonal blocks, which may be sparse or arrays."""
+    return sparse.csr_array(sparse.block_diag([*map(sparse.coo_array, blocks)]))

@@ -19,7 +19,7 @@ from dpconvex._leverage import Contrasts, Part, grid
 from dpconvex._types import Floats, final_dataclass
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import LinearModelLoss
-from dpconvex.problems.data.factor import Factor
+from dpconvex.problems.data.factor import Factor, block_diagonal
 from dpconvex.problems.linear import expected_risk
 
 LEAST = 1e-9  # curvature of a direction without expected records, over the largest curvature of its block
@@ -258,9 +258,9 @@ class ExpectedShapes:
         found = TypicalShapes(
             np.full(len(h) * count, contrasts / count), np.outer(spread, kappa * h).ravel(),
             np.tile(np.concatenate(signal) * units / contrasts, count), np.tile(which, count),
-            np.cumsum(numbers) - numbers, numbers, sparse.csr_array(sparse.block_diag(mixing)),
+            np.cumsum(numbers) - numbers, numbers, block_diagonal(mixing),
             (0.0 if loss.usual == loss else expected_risk.surrogate_excess(loss, loss.usual, residual)) + lost,
-            sparse.csr_array(sparse.block_diag(lengths)), worth=worth,
+            block_diagonal(lengths), worth=worth,
         )  # fmt: skip
         return found.started(loss, np.where(found.block == len(self.vertices), 1.0, 0.0))  # the constant is last
 
