@@ -2726,6 +2726,14 @@ MUTANTS = (
         "",
         ("tests/unit/estimators/test_intervals.py", "-k", "mark_of_missing"),
     ),
+    Mutant(
+        "searches: a grid asks for private ranges",
+        "estimators/search.py",
+        "map(self._at, ({}, *settings))",
+        "map(self._at, ({},))",
+        "",
+        ("tests/unit/estimators/test_private_search.py", "-k", "private_ranges_are"),
+    ),
 )
 
 

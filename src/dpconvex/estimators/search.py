@@ -247,9 +247,12 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
             raise InvalidParameterError("param_grid", self.param_grid, "must hold at least one setting")
         return settings
 
+    def _at(self, setting: Mapping[str, Any]) -> PrivateLinearModel:
+        return cast(PrivateLinearModel, clone(self.estimator)).set_params(**setting)
+
     def _plans(self, n: int, n_features: int | None, unit: Unit, sums: bool = False) -> tuple[SearchPlan, ...]:
         base, settings = self.estimator, self._settings()
-        if base._open(base._feature_map(n_features)):
+        if any(model._open(model._feature_map(n_features)) for model in map(self._at, ({}, *settings))):
             remedy = "Declare them: those that one fit found are public from then on (schema.found.toml)"
             raise InvalidParameterError("ranges", "private", "must be declared: every setting would pay", remedy)
         score = score_for(base, self.scoring, self.score_bound)

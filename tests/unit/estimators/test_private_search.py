@@ -424,6 +424,21 @@ def test_grids_that_are_refused(grid, named) -> None:
         PrivateSearchCV(logistic(), grid).plan(3000, 3)
 
 
+@pytest.mark.parametrize("method", ["composition", "repeats", "none", "auto"])
+@pytest.mark.parametrize("name", ["feature_bounds", "target_bounds"])
+def test_private_ranges_are_refused_in_the_model_and_in_the_grid(name, method) -> None:
+    """Each setting would pay for them; those of the grid were let through."""
+    declared: dict[str, Any] = {"feature_bounds": BOUNDS, "target_bounds": (0.0, 20.0)}
+    model, hidden = PrivateLinearRegression(**declared, random_state=0), {name: ["private"]}
+    for base, grid in (
+        (clone(model).set_params(**{name: "private"}), {"coefficient_norm": [2.0, 8.0]}),
+        (model, hidden),
+        (model, [{"coefficient_norm": [2.0]}, hidden]),
+    ):
+        with pytest.raises(InvalidParameterError, match="every setting would pay"):
+            PrivateSearchCV(base, grid, method=method).fit(X, NUMBERS)
+
+
 @pytest.mark.parametrize(
     "options", [{"method": "grid"}, {"scoring": "accuracy"}, {"holdout": 1.0}, {"score_bound": 0.0}]
 )
