@@ -116,8 +116,8 @@ def stated(part: Part) -> dict[str, Any]:
     return {"scale": part} if isinstance(part, float | int) else {"rows": [list(row) for row in part]}
 
 
-def faults(public: Mapping[str, Any], tau: float) -> str:
-    """Return what is wrong with the public facts about F, ``X_2`` and `tau`, in words; "" if nothing is."""
+def faults(public: Mapping[str, Any], tau: float | None) -> str:
+    """Return what is wrong with the public facts about F, ``X_2`` and, if there is one, `tau`, in words; else ""."""
     blocks = [*public["blocks"]]
     if public["intercept"]:
         blocks.append({"size": 1, "norm": "l1", "bound": public["intercept"]})

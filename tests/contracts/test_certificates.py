@@ -50,7 +50,9 @@ from dpconvex.algorithms.minimax.group_shares import GroupShares, after_shares
 from dpconvex.algorithms.minimax.registry import SADDLE_METHODS, SPARSE_METHODS, plan_saddle
 from dpconvex.algorithms.queries import evaluation, found_bins, noisy_tables, target_model
 from dpconvex.algorithms.queries.registry import QUERY_METHODS, plan_queries
+from dpconvex.algorithms.search import plan as searches
 from dpconvex.algorithms.search.plan import Candidate
+from dpconvex.algorithms.search.scores import Repeats, Score
 from dpconvex.algorithms.select import Options
 from dpconvex.errors import CertificateError, DpconvexError, InvalidParameterError
 from dpconvex.losses import HuberLoss, LinearModelLoss, LogisticLoss, SoftmaxLoss, SquaredLoss
@@ -68,6 +70,7 @@ from dpconvex.privacy.verify import Keys, _with, dotted, numbers, plan_checks, p
 from dpconvex.problems import (
     Block,
     DataDomain,
+    Factor,
     LinearModelProblem,
     LocationLoss,
     MatrixGame,
@@ -562,6 +565,84 @@ def test_another_version_is_no_way_around_the_plan() -> None:
     (check,) = compared(fields)
     assert not check.passed
     assert "verify with that version" in check.detail
+
+
+def inside(n: int, privacy: PrivacyParams, domain: DataDomain | None = None, method: str = "objective") -> Candidate:
+    """A plan to stand inside another one; given a domain, it is forged: its coordinates are those of that domain."""
+    problem = LinearModelProblem(LogisticLoss(), DOMAIN, n, 2.0, private_n=not privacy.neighboring.fixes_size)
+    if domain is not None:
+        object.__setattr__(problem, "factor", Factor.contrasts(domain))
+    name = {"objective": "objective_perturbation", "gradient": "noisy_gradient"}[method]
+    made: Any = recipes.PLANNERS[name](problem, privacy)
+    return Candidate({}, made[0] if isinstance(made, tuple) else made)
+
+
+def of_candidates(domain: DataDomain | None, repeats: Repeats | None) -> Any:
+    each = tuple(inside(400, replace(PURE, epsilon=0.3), domain) for _ in range(2))
+    whole = (inside(500, PURE, domain),) * 2
+    return searches.assembled(PURE, 500, 100, Score("log_loss", 2.0), whole, each, repeats)
+
+
+def beside_tables(domain: DataDomain | None) -> Any:
+    tables = noisy_tables.plan(Marginals.of_order((4, 2, 3), 2), 400, replace(PURE, epsilon=0.5))
+    return target_model.plan(tables, inside(400, replace(PURE, epsilon=0.5), domain), PURE)
+
+
+NESTED: dict[str, Callable[[DataDomain | None], Any]] = {
+    "composition": lambda domain: of_candidates(domain, None),
+    "repeats": lambda domain: of_candidates(domain, Repeats(1.0, 0.0, epsilon=0.3)),
+    "target model": beside_tables,
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_coordinates_of_another_domain_are_found_in_plans_inside_a_plan(name: str) -> None:
+    """There X_2, hence tau and sensitivities, was believed: coordinates of a tiny domain divided it by a million."""
+    assert verify(NESTED[name](None).certificate(SystemSource())).passed
+    blocks = tuple(replace(block, bound=1e-6 * block.bound) for block in DOMAIN.blocks)
+    forged = NESTED[name](DataDomain(blocks, 1e-6)).certificate(SystemSource())
+    inner = "target_model" if name == "target model" else "candidates[1]"
+    alone = {check.name for check in verify_numbers(forged.to_json()).checks if not check.passed}
+    assert f"leverage of {inner}" in alone
+    failed = {check.name: check.detail for check in verify(forged.to_json()).checks if not check.passed}
+    assert "must be of the problem's domain" in failed["planned again"]
+
+
+@pytest.mark.parametrize("name", NESTED)
+@pytest.mark.parametrize("field", ["feature_l2", "l2"])
+def test_the_leverage_of_a_plan_inside_a_plan_is_recomputed(name: str, field: str) -> None:
+    fields = json.loads(NESTED[name](None).certificate(SystemSource()).to_json())
+    where = ("target_model",) if name == "target model" else ("candidates", 1)
+    path = ("public", *where, "constants", field)
+    value = next(value for found, value in numbers(fields) if found == path)
+    failed = [check for check in verify_numbers(changed(fields, path, 0.9 * value)).checks if not check.passed]
+    assert [check.name for check in failed] == [f"leverage of {'.'.join(where[:1])}{'[1]' * (len(where) - 1)}"]
+    del fields["planner"]
+    fields["digest"] = digest(fields)
+    assert f"{dotted(path)}" not in verify(json.dumps(fields)).unconfirmed
+
+
+@pytest.mark.parametrize("method", ["objective", "gradient"])
+def test_candidates_for_other_neighbors_are_found(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search for replaced records accepted candidates that protect added ones, at half of the noise."""
+    whole = PrivacyParams(3.0, 1e-6 * (method == "gradient"))
+    part = replace(whole, epsilon=0.3, delta=whole.delta / 100)
+    repeats = Repeats(1.0, 0.1, mu=0.05) if whole.delta else Repeats(1.0, 0.0, epsilon=0.3)
+
+    def plan(relation: str) -> Any:
+        each = tuple(inside(400, replace(part, neighboring=relation), method=method) for _ in range(2))
+        every = tuple(inside(500, replace(whole, neighboring=relation), method=method) for _ in range(2))
+        return searches.assembled(whole, 500, 100, Score("log_loss", 2.0), every, each, repeats)
+
+    assert verify(plan("replace_one").certificate(SystemSource())).passed
+    with pytest.raises(InvalidParameterError, match="must protect what the whole does"):
+        plan("add_or_remove_one")
+    with monkeypatch.context() as patch:
+        patch.setattr(searches, "require_part", lambda *_: None)
+        forged = plan("add_or_remove_one").certificate(SystemSource()).to_json()
+    failed = {check.name: check.detail for check in verify(forged).checks if not check.passed}
+    assert "must protect what the whole does" in failed.pop("planned again")
+    assert set(failed) == ({f"relation of {searches.BEST!r}"} if method == "objective" else set())
 
 
 ZEROS = {"type": "DenseQueries", "matrix": {"type": "array", "shape": [8_000, 8_000], "value": 0.0}}

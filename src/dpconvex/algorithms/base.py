@@ -349,13 +349,25 @@ def begin(
     return charge(promise or plan.privacy, what, columns, n, private=source.private)
 
 
-def require_average(problem: LinearModelProblem) -> None:
-    """Raise `InvalidParameterError` for a tilted or attacked problem: an algorithm's theory is for average losses."""
+def require_average(problem: LinearModelProblem, factored: bool = False) -> None:
+    """Raise `InvalidParameterError` for a tilted or attacked problem: an algorithm's theory is for average losses.
+
+    So does a factor, unless the algorithm's theory is for problems that are `factored`.
+    """
+    if not factored:
+        require_plain(problem)
     remedy = "Use algorithm='output_perturbation'"
     if problem.tilt:
         raise InvalidParameterError("tilt", problem.tilt, "must be 0 for this algorithm", remedy)
     if problem.attack_radius:
         raise InvalidParameterError("attack_radius", problem.attack_radius, "must be 0 for this algorithm", remedy)
+
+
+def require_plain(problem: Problem) -> None:
+    """Raise `InvalidParameterError` for a problem with a factor: most theory is for the parameters themselves."""
+    if getattr(problem, "factor", None) is not None:
+        remedy = "Use algorithm='objective_perturbation'"
+        raise InvalidParameterError("factor", "given", "must be None for this algorithm", remedy)
 
 
 def beyond_floats(problem: str) -> InvalidParameterError:
@@ -393,6 +405,20 @@ def check_relation(
         raise InvalidParameterError("unit", str(privacy.unit), what, remedy)
 
 
+def require_part(plan: Plan, privacy: PrivacyParams, name: str) -> None:
+    """Raise `InvalidParameterError` unless a plan inside another one protects the neighbors and units of `privacy`.
+
+    Nor may it promise less: what it releases later is charged as part of that promise.
+    """
+    own = plan.privacy
+    if (own.neighboring, own.unit) != (privacy.neighboring, privacy.unit):
+        what = f"must protect what the whole does: neighbors {privacy.neighboring}, unit {privacy.unit}"
+        raise InvalidParameterError(name, f"{own.neighboring}, {own.unit}", what)
+    if own.epsilon > privacy.epsilon or own.delta > privacy.delta:
+        what = f"must promise at most epsilon={privacy.epsilon:g} and delta={privacy.delta:g}"
+        raise InvalidParameterError(name, f"epsilon={own.epsilon:g}, delta={own.delta:g}", what)
+
+
 def require_delta(privacy: PrivacyParams, purpose: str = "Gaussian noise") -> None:
     """Raise `InvalidParameterError` for a pure promise."""
     if privacy.pure:
@@ -415,12 +441,13 @@ def check_unit(problem: Problem, privacy: PrivacyParams) -> None:
 
 
 def check_average(
-    problem: LinearModelProblem, privacy: PrivacyParams, neighbors: tuple[Neighboring, ...] = Plan.neighbors
-) -> None:
+    problem: LinearModelProblem, privacy: PrivacyParams, neighbors: tuple[Neighboring, ...] = Plan.neighbors,
+    factored: bool = False,
+) -> None:  # fmt: skip
     """Raise `InvalidParameterError` unless a record or user of an average loss is protected, for `neighbors`."""
     check_relation(privacy, users=True, neighbors=neighbors, added_users=True)
     check_unit(problem, privacy)
-    require_average(problem)
+    require_average(problem, factored)
 
 
 def require(solved: SolverResult, radius: float) -> Floats:

@@ -288,10 +288,11 @@ def plan(
     to first order only. With delta, noise is Gaussian unless `noise` names a pure one, and the ridge is at that floor;
     for users noise is pure.
     """
-    algorithms.check_average(problem, privacy)
+    algorithms.check_average(problem, privacy, factored=True)
     check_noise(problem, privacy, noise)
-    problem = replace(problem, domain=apart(problem.domain))
-    domain, remedy = problem.domain, "Use two classes, fit_intercept=True, fewer columns or levels"
+    domain, remedy = apart(problem.domain), "Use two classes, fit_intercept=True, fewer columns or levels"
+    if domain != problem.domain:
+        problem = replace(problem, domain=domain, factor=None)
     if any(block.size > 1 and block.norm in ("l1", "l2") for block in domain.blocks):
         what = "must have bounds of their own for inference: no feature_norm, no domain in l1 or l2"
         raise InvalidParameterError("features", "bounded together", what, "Give feature_bounds, or a schema")

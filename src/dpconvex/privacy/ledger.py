@@ -90,6 +90,8 @@ class Ledger:
             proved_for = release.sensitivity.neighboring, release.sensitivity.unit
             if proved_for != (privacy.neighboring, privacy.unit):
                 raise BudgetExceededError(f"release {release.label!r}: its sensitivity is for another relation or unit")
+            if release.event.neighboring not in (None, privacy.neighboring):
+                raise BudgetExceededError(f"release {release.label!r}: its price is for another relation")
             self._left[replace(release, times=1)] += release.times
         if not fits(self.planned, privacy):
             cost = f"epsilon={total_epsilon(self.planned, privacy.delta)!r} at delta={privacy.delta!r}"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache, cached_property
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,9 @@ from dpconvex._files import read_text
 from dpconvex.errors import CertificateError, DpconvexError, UnsupportedEventError
 from dpconvex.privacy import accounting, ledger as _ledger
 from dpconvex.privacy.certificate import COURSE, PrivacyCertificate, current_versions, digest, parse, signature_fault
+from dpconvex.privacy.events.base import Event
+from dpconvex.privacy.events.basic import PureMechanism
+from dpconvex.privacy.events.private_selection import RepeatedSelection
 from dpconvex.privacy.ledger import Release
 from dpconvex.privacy.profiles import charge, limited
 
@@ -250,11 +254,33 @@ def _price_checks(read: PrivacyCertificate) -> list[Check]:
 
 def _leverage_checks(read: PrivacyCertificate) -> list[Check]:
     """Recompute ``feature_l2`` (a record's largest length) and tau, which follows from it, from the coordinates F."""
-    if "factor" not in read.public:
-        return []
-    taus = {tau for release in read.releases if (tau := getattr(release.event, "tau", None)) is not None}
-    wrong = _leverage.faults(read.public, *taus) if len(taus) == 1 else "there must be one tau"
-    return [Check("leverage", not wrong, wrong or "feature_l2 and tau follow from the coordinates F")]
+    checks = []
+    for name, facts, events in _factored(read):
+        charge(sum(abs(block["size"]) for block in facts["blocks"]))
+        leaves = [leaf for event in events for leaf in _leaves(event)]
+        taus = {tau for leaf in leaves if (tau := getattr(leaf, "tau", None)) is not None}
+        if not taus and any(isinstance(leaf, PureMechanism) for leaf in leaves):
+            taus = {None}  # the event of a plan inside that goes on from its releases is the worst of its promise
+        wrong = _leverage.faults(facts, *taus) if len(taus) == 1 else "there must be one tau"
+        checks.append(Check(name, not wrong, wrong or "feature_l2 and tau follow from the coordinates F"))
+    return checks
+
+
+def _factored(read: PrivacyCertificate) -> list[tuple[str, Mapping[str, Any], tuple[Event, ...]]]:
+    """Return the public facts that state coordinates F, of the plan and of plans inside it, with that plan's events."""
+    events, public = tuple(release.event for release in read.releases), read.public
+    inside = [("target_model", public["target_model"])] if "target_model" in public else []
+    inside += [(f"candidates[{k}]", each) for k, each in enumerate(public.get("candidates", ()))]
+    runs = [run for event in events for run in (event.inner if isinstance(event, RepeatedSelection) else (event,))]
+    found = [("leverage", public, events)]  # events of plans inside come first, in their order
+    for (name, each), run in zip_longest(inside, runs[: len(inside)]):
+        found.append((f"leverage of {name}", each["constants"], () if run is None else (run,)))
+    return [each for each in found if "factor" in each[1]]
+
+
+def _leaves(event: Event) -> list[Event]:
+    """Return the events that an event is made of, and that are made of no others; or the event itself."""
+    return [leaf for each in event.inner for leaf in _leaves(each)] if event.inner else [event]
 
 
 def plan_checks(read: PrivacyCertificate, again: Callable[[PrivacyCertificate], PrivacyCertificate]) -> list[Check]:
@@ -349,7 +375,7 @@ def _found(read: PrivacyCertificate, fields: Mapping[str, Any], path: Keys, valu
     moved: tuple[float, ...] = (value + 1, value - 1) if isinstance(value, int) else (value * 1.001, value * 0.999)
     if value == 0:
         moved = (1, -1) if isinstance(value, int) else (1e-3, -1e-3)
-    if path[0] == "public" and path[1] != COURSE and "factor" not in read.public:
+    if path[0] == "public" and path[1] != COURSE and not _factored(read):
         return False  # no check reads this number
     return all(_refused(fields, path, other, price) for other in moved)
 

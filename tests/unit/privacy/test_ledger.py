@@ -4,6 +4,7 @@ import pytest
 
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.privacy import (
+    AddedObjectivePerturbation,
     GaussianNoise,
     Ledger,
     Neighboring,
@@ -13,8 +14,11 @@ from dpconvex.privacy import (
     Release,
     Sensitivity,
     Unit,
+    WholeRun,
 )
 from dpconvex.privacy.ledger import total_delta, total_epsilon
+
+ADDED = Neighboring.ADD_OR_REMOVE_ONE
 
 
 def release(epsilon: float, label: str = "value", block: str | None = None, times: int = 1) -> Release:
@@ -42,6 +46,15 @@ def test_a_plan_beyond_the_promise_is_refused() -> None:
         Ledger(PrivacyParams(1.0), [release(0.5, "a"), release(0.5000000000000001, "b")])
     with pytest.raises(BudgetExceededError):
         Ledger(PrivacyParams(1.0, 1e-9), [Release("g", "t", GaussianNoise(1, 1), Sensitivity(1.0, "l2", "x"))])
+
+
+def test_a_price_for_other_neighbors_is_refused() -> None:
+    """The stated sensitivity may be for the right ones."""
+    event = AddedObjectivePerturbation(1.0, 4.0, 0.01, "determinant", 0.25)
+    for each in (event, WholeRun(((None, 1, event),))):
+        Ledger(PrivacyParams(1.0, neighboring=ADDED), [Release("w", "t", each, Sensitivity(1.0, "l1", "x", ADDED))])
+        with pytest.raises(BudgetExceededError, match="price is for another relation"):
+            Ledger(PrivacyParams(1.0), [Release("w", "t", each, Sensitivity(1.0, "l1", "x"))])
 
 
 def test_exact_sum_rounds_up() -> None:

@@ -8,6 +8,7 @@ registers itself; certificates can name these classes and nothing else.
 import dataclasses
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, TypeVar
@@ -40,7 +41,8 @@ class Event(ABC):
     """
 
     kind: ClassVar[str]
-    neighboring: ClassVar[Neighboring | None] = None  #: The only relation its price holds for; None: its sensitivity's
+    neighboring: Neighboring | None = None  #: The only relation its price holds for; None: its sensitivity's
+    inner: tuple["Event", ...] = ()  #: The events that this one is made of
     finest: ClassVar[bool] = False
     pure_epsilon: Fraction | None = None  #: exact; None if the event has none
     #: Where `pure_epsilon` is a maximum in closed form: the maximum that a search finds, for comparison; else None
@@ -125,6 +127,14 @@ def inner_event(name: str, value: Any, kind: type[E]) -> E:
     if not isinstance(event, kind):
         raise InvalidParameterError(name, value, f"must be of the class {kind.__name__}")
     return event
+
+
+def only_relation(name: str, events: Iterable[Event]) -> Neighboring | None:
+    """Return the only relation for which the prices of all events hold, None for any; refuse two of them."""
+    found = {event.neighboring for event in events} - {None}
+    if len(found) > 1:
+        raise InvalidParameterError(name, sorted(map(str, found)), "must have prices for the same neighbors")
+    return next(iter(found), None)
 
 
 def _plain(value: Any) -> Any:

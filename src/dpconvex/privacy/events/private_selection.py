@@ -26,7 +26,8 @@ from typing import Any, ClassVar
 from dpconvex import _rounding, _validate
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import accounting
-from dpconvex.privacy.events.base import Event, Parts, inner_event, pure_delta
+from dpconvex.privacy.events.base import Event, Parts, inner_event, only_relation, pure_delta
+from dpconvex.privacy.params import Neighboring
 from dpconvex.privacy.profiles import charge, smallest
 
 LAW_SLACK = Fraction(1, 2**50)
@@ -53,6 +54,15 @@ class WholeRun(Event):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "uses", tuple(_used(use) for use in _listed("uses", self.uses)))
+        only_relation("uses", self.inner)
+
+    @property
+    def inner(self) -> tuple[Event, ...]:
+        return tuple(event for _, _, event in self.uses)
+
+    @cached_property
+    def neighboring(self) -> Neighboring | None:
+        return only_relation("uses", self.inner)
 
     @cached_property
     def _lists(self) -> list[list[tuple[Event, int]]]:
@@ -101,9 +111,18 @@ class RepeatedSelection(Event):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "runs", tuple(inner_event("runs", run, Event) for run in _listed("runs", self.runs)))
+        only_relation("runs", self.runs)
         _validate.real("shape", self.shape, above=-1.0, at_most=10.0)
         _validate.real("gamma", self.gamma, at_least=0.0, below=1.0)
         _validate.integer("most", self.most, at_least=1, at_most=MOST_RUNS)
+
+    @property
+    def inner(self) -> tuple[Event, ...]:
+        return self.runs
+
+    @cached_property
+    def neighboring(self) -> Neighboring | None:
+        return only_relation("runs", self.runs)
 
     @cached_property
     def weights(self) -> tuple[float, ...]:

@@ -31,6 +31,7 @@ from dpconvex._types import forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy.events.base import Event, inner_event
 from dpconvex.privacy.events.basic import GaussianNoise, GuardedGaussianNoise
+from dpconvex.privacy.params import Neighboring
 from dpconvex.privacy.profiles import charge, largest_mu
 
 
@@ -47,6 +48,7 @@ class SampledSteps(Event):
     batch: int  #: K, at most n
     steps: int  #: T
     step: GuardedGaussianNoise  #: one use on K units, with a Gaussian test
+    neighboring: ClassVar[Neighboring | None] = Neighboring.REPLACE_ONE
     kind: ClassVar[str] = "sampled_steps"
     claimed_sensitivity = forwarded("step", "sensitivity")  # of one step
 
@@ -87,6 +89,7 @@ class PoissonSteps(Event):
     rate: float  #: q, at least `LEAST_RATE` and below 1
     steps: int  #: T, positive, at most `MOST_STEPS`
     step: GaussianNoise  #: One step; its sensitivity is the largest length that one unit adds to the sum by taking part
+    neighboring: ClassVar[Neighboring | None] = Neighboring.REPLACE_ONE
     kind: ClassVar[str] = "poisson_steps"
     finest: ClassVar[bool] = True
     claimed_sensitivity = forwarded("step", "sensitivity")  # of one step, to a unit's taking part

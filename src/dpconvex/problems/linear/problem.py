@@ -87,6 +87,8 @@ class LinearModelProblem(Problem):
             found = self.loss.n_outputs * self.domain.dim
             what = f"must leave at most {MOST_COEFFICIENTS} coefficients, and there would be {found}"
             raise InvalidParameterError("n_features", self.domain.dim, what, "Use fewer features or classes")
+        if self.factor is not None and self.factor.domain != self.domain:
+            raise InvalidParameterError("factor", "of another domain", "must be of the problem's domain")
         _validate.choice("attack_norm", self.attack_norm, ATTACK_NORMS)
         if self.attack is not None:
             self.attack.check(self.loss, self.tilt)

@@ -315,6 +315,18 @@ def test_both_plans_are_for_one_number_of_units() -> None:
         target_model.plan(then, Candidate({}, plan), PrivacyParams(1.0, 0.0))
 
 
+@pytest.mark.parametrize("given", [{"neighboring": "add_or_remove_one"}, {"unit": "user"}, {"epsilon": 0.4}])
+def test_both_plans_are_for_parts_of_one_promise(given: dict) -> None:
+    """A plan that goes on from its releases may cost all of its own promise."""
+    privacy = PrivacyParams(0.5, 0.0)
+    then = noisy_tables.plan(Marginals.of_order((2, 2), 2), 100, privacy)
+    plan = PrivateLogisticRegression(0.5, 0.0, schema=SCHEMA).plan(100)[0]
+    whole = PrivacyParams(**{"epsilon": 1.0, "delta": 0.0, **given})
+    with pytest.raises(InvalidParameterError, match="then="):
+        target_model.plan(then, Candidate({}, plan), whole)
+    assert target_model.plan(then, Candidate({}, plan), PrivacyParams(1.0, 0.0)).privacy.epsilon == 1.0
+
+
 def test_what_is_impossible_with_the_target_leaves_the_other_columns_as_they_are(table: pa.Table) -> None:
     zeros = [{"y": "yes", "kind": "b"}]
     given = {"schema": SCHEMA, "impossible": zeros, "target_share": 0.5, "random_state": 0}

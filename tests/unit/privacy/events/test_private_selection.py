@@ -16,10 +16,12 @@ from scipy.special import ndtr
 
 from dpconvex.errors import InvalidParameterError, UnsupportedEventError
 from dpconvex.privacy import (
+    AddedObjectivePerturbation,
     Event,
     GaussianNoise,
     NormExponentialNoise,
     PureMechanism,
+    PureObjectivePerturbation,
     RepeatedSelection,
     WholeRun,
     ledger,
@@ -288,3 +290,30 @@ def test_profiles_decrease_and_pure_ones_end(event) -> None:
     if event.pure_epsilon is not None:
         assert event.delta(float(event.pure_epsilon) + 1e-9) == 0.0
     assert ledger.accounting.spent_epsilon([(event, 1)], 1e-3) < math.inf
+
+
+REPLACED = PureObjectivePerturbation(2.0, 4.0, 0.01, "determinant", 0.25)
+ADDED = AddedObjectivePerturbation(1.0, 4.0, 0.01, "determinant", 0.25)
+
+
+def test_an_event_made_of_others_is_for_the_neighbors_of_these() -> None:
+    """Their prices hold for no other neighbors, so its price does not either."""
+    free = WholeRun(((None, 1, PureMechanism(0.5)),))
+    assert free.neighboring is None
+    for event in (REPLACED, ADDED):
+        run = WholeRun((("a", 1, event), ("b", 1, PureMechanism(0.5))))
+        assert run.neighboring == event.neighboring
+        search = RepeatedSelection((free, run), 0.0, 0.0, 8)
+        assert search.neighboring == event.neighboring
+        assert event_from_dict(json.loads(json.dumps(search.to_dict()))).neighboring == event.neighboring
+    assert RepeatedSelection((free,), 0.0, 0.0, 8).neighboring is None
+
+
+def test_prices_for_different_neighbors_make_no_event() -> None:
+    with pytest.raises(InvalidParameterError, match="the same neighbors"):
+        WholeRun(((None, 1, REPLACED), (None, 1, ADDED)))
+    with pytest.raises(InvalidParameterError, match="the same neighbors"):
+        RepeatedSelection((REPLACED, ADDED), 0.0, 0.0, 8)
+    forged = {"kind": "repeated_selection", "shape": 0.0, "gamma": 0.0, "most": 8}
+    with pytest.raises(UnsupportedEventError, match="the same neighbors"):
+        event_from_dict({**forged, "runs": [REPLACED.to_dict(), ADDED.to_dict()]})

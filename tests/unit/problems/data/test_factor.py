@@ -12,9 +12,11 @@ import pytest
 
 from dpconvex import PrivateLogisticRegression, verify
 from dpconvex.algorithms import recipes
+from dpconvex.algorithms.erm.registry import plans
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import FactoredNoise, GroupedNorm
 from dpconvex.losses import LogisticLoss, SoftmaxLoss
+from dpconvex.privacy import PrivacyParams
 from dpconvex.privacy.certificate import digest
 from dpconvex.problems import Block, DataDomain, Factor, LinearModelProblem, Records, RegularizedRisk
 from dpconvex.randomness import real
@@ -135,6 +137,26 @@ def test_a_plan_with_a_kernel_is_made_again() -> None:
     problem = LinearModelProblem(LogisticLoss(), domain, 100, 2.0, factor=factor)
     written = recipes._written(problem)
     assert recipes._read(json.loads(json.dumps(written))) == problem
+
+
+def test_a_problem_has_coordinates_of_its_own_domain() -> None:
+    """Its largest length is read off them: those of a tiny domain would hide how long records are."""
+    tiny = DataDomain((Block(5, "simplex", 1.0), Block(1, "linf", 1e-6)), intercept=1.0)
+    domain = DataDomain((Block(5, "simplex", 1.0), Block(1, "linf", 0.5)), intercept=1.0)
+    with pytest.raises(InvalidParameterError, match="of the problem's domain"):
+        LinearModelProblem(LogisticLoss(), domain, 100, 2.0, factor=Factor.contrasts(tiny))
+    same = DataDomain((Block(5, "simplex", 1.0), Block(1, "linf", 0.5)), intercept=1.0)
+    LinearModelProblem(LogisticLoss(), domain, 100, 2.0, factor=Factor.contrasts(same))
+
+
+@pytest.mark.parametrize("name", ["output_perturbation", "noisy_gradient", "recentering", "constant"])
+def test_methods_whose_theory_is_for_the_parameters_themselves_refuse_coordinates(name) -> None:
+    """Output perturbation would release ``F v`` with the noise that v needs, at any length of F."""
+    domain = DataDomain((Block(2, "linf", 0.5),), intercept=1.0)
+    problem = LinearModelProblem(LogisticLoss(), domain, 3_000, 2.0, factor=Factor(domain, (1e3, 1e3)))
+    with pytest.raises(InvalidParameterError, match="factor='given'"):
+        plans(problem, PrivacyParams(1.0, 1e-6), name)
+    assert plans(problem, PrivacyParams(1.0), "objective_perturbation")[0].problem.factor == problem.factor
 
 
 def fitted():

@@ -345,8 +345,6 @@ def plan_informed(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: fl
         raise InvalidParameterError("loss", loss.name, what, "Use 'noisy_gradient'")
     if loss.usual != loss:
         raise InvalidParameterError("loss", loss.name, "must have whole slopes for a look", "Use 'noisy_gradient'")
-    if problem.factor is not None:
-        raise InvalidParameterError("factor", "given", "must be None for a look", "Use 'objective_perturbation'")
     if isinstance(loss, WeightedLoss):  # labels are read off slopes, which needs records of weight 1
         raise InvalidParameterError("loss", loss.name, "must have records of equal weight", "Use 'noisy_gradient'")
     mu = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-12)  # accountants round up

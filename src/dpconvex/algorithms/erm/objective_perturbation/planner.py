@@ -55,7 +55,7 @@ def plan(
     (all that apply), a name in `NORMS`, ``"l2"``, ``"gaussian"`` or ``"weighted_gaussian"``. `most_rows` is the most
     distinct records of a user that are kept for Gaussian noise; None: users get no Gaussian noise.
     """
-    check_average(problem, privacy, ObjectivePerturbationPlan.neighbors)
+    check_average(problem, privacy, ObjectivePerturbationPlan.neighbors, factored=True)
     options = ("auto", *NORMS, "l2", *GAUSSIANS)
     _validate.choice("noise", noise, options)
     _validate.optional(_validate.real, {"l2": l2}, above=0.0)
@@ -63,7 +63,7 @@ def plan(
         remedy = "Use algorithm='output_perturbation'"
         raise InvalidParameterError("loss", problem.loss.name, "must be smooth with a bounded slope", remedy)
     check_noise(problem, privacy, noise, most_rows)
-    if problem.factor is None or problem.factor.domain != problem.domain:  # the factor may be another problem's
+    if problem.factor is None:
         problem = replace(problem, factor=coordinates(problem.domain, plain=l2 is not None))
     kinds = [kind for kind in options[1:] if noise in ("auto", kind)]
     plans = [_pure(problem, privacy, kind, l2) for kind in kinds if kind not in GAUSSIANS]

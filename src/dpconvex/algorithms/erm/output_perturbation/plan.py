@@ -225,6 +225,7 @@ def plan(
     """
     algorithms.check_relation(privacy, users=True)
     algorithms.check_unit(problem, privacy)
+    algorithms.require_plain(problem)
     _validate.choice("target", target, TARGETS)
     _validate.choice("constants", constants, ("calibrated", "paper"))
     _validate.choice("noise", noise, NOISES, OTHER_NOISE)

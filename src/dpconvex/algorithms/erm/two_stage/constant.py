@@ -116,7 +116,7 @@ def plan(
     `counted`: where the loss has `classes`, the constant follows from a noisy histogram of them (`class_shares`).
     """
     algorithms.check_average(problem, privacy)
-    if not problem.domain.intercept or problem.factor is not None:
+    if not problem.domain.intercept:
         what, remedy = "must have a constant feature, of weight 1, for algorithm='constant'", "Use fit_intercept=True"
         raise InvalidParameterError("intercept", problem.domain.intercept, what, remedy)
     own = alone(problem)
