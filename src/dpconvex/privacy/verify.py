@@ -270,7 +270,8 @@ def _factored(read: PrivacyCertificate) -> list[tuple[str, Mapping[str, Any], tu
     """Return the public facts that state coordinates F, of the plan and of plans inside it, with that plan's events."""
     events, public = tuple(release.event for release in read.releases), read.public
     inside = [("target_model", public["target_model"])] if "target_model" in public else []
-    inside += [(f"candidates[{k}]", each) for k, each in enumerate(public.get("candidates", ()))]
+    if isinstance(candidates := public.get("candidates"), list | tuple):  # elsewhere it is a number
+        inside += [(f"candidates[{k}]", each) for k, each in enumerate(candidates)]
     runs = [run for event in events for run in (event.inner if isinstance(event, RepeatedSelection) else (event,))]
     found = [("leverage", public, events)]  # events of plans inside come first, in their order
     for (name, each), run in zip_longest(inside, runs[: len(inside)]):
