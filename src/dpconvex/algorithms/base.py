@@ -405,20 +405,6 @@ def check_relation(
         raise InvalidParameterError("unit", str(privacy.unit), what, remedy)
 
 
-def require_part(plan: Plan, privacy: PrivacyParams, name: str) -> None:
-    """Raise `InvalidParameterError` unless a plan inside another one protects the neighbors and units of `privacy`.
-
-    Nor may it promise less: what it releases later is charged as part of that promise.
-    """
-    own = plan.privacy
-    if (own.neighboring, own.unit) != (privacy.neighboring, privacy.unit):
-        what = f"must protect what the whole does: neighbors {privacy.neighboring}, unit {privacy.unit}"
-        raise InvalidParameterError(name, f"{own.neighboring}, {own.unit}", what)
-    if own.epsilon > privacy.epsilon or own.delta > privacy.delta:
-        what = f"must promise at most epsilon={privacy.epsilon:g} and delta={privacy.delta:g}"
-        raise InvalidParameterError(name, f"epsilon={own.epsilon:g}, delta={own.delta:g}", what)
-
-
 def require_delta(privacy: PrivacyParams, purpose: str = "Gaussian noise") -> None:
     """Raise `InvalidParameterError` for a pure promise."""
     if privacy.pure:

@@ -32,7 +32,7 @@ import numpy as np
 
 from dpconvex import _rounding
 from dpconvex._types import Array, Floats, IntArray, final_dataclass
-from dpconvex.algorithms import PredictedError, continued, recorded, require_part, stored
+from dpconvex.algorithms import PredictedError, continued, recorded, stored
 from dpconvex.algorithms.queries import noisy_tables
 from dpconvex.algorithms.queries.base import Answered, QueryReleasePlan, StagedPlan, mu_of
 from dpconvex.algorithms.queries.grouped_tables import GroupedTablesPlan
@@ -267,7 +267,7 @@ def _parts(privacy: PrivacyParams, n: int, open: Open, law: str) -> tuple[float,
 @recorded("found_bins")
 def plan(then: OfBins, privacy: PrivacyParams, open: Open) -> FoundBinsPlan:
     """Return the plan that finds the bins of the `open` columns and then runs `then`, planned with what is left."""
-    require_part(then, privacy, "then")
+    privacy.check_part(then.privacy, "then")
     for k in open.columns:
         bins = then.queries.shape[k] - (k in open.missing) if 0 <= k < len(then.queries.shape) else 0
         most = len(open.grids[k]) - 1 if k in open.grids else ranges.PARTS

@@ -37,7 +37,7 @@ from scipy.optimize import brentq, minimize
 from scipy.special import logsumexp, softmax
 
 from dpconvex._types import Array, Floats, final_dataclass, forwarded
-from dpconvex.algorithms import PredictedError, continued, recorded, require_part
+from dpconvex.algorithms import PredictedError, continued, recorded
 from dpconvex.algorithms.queries.base import QueryReleasePlan, StagedPlan
 from dpconvex.algorithms.queries.released_tables import ReleasedModel
 from dpconvex.algorithms.search.plan import Candidate
@@ -104,8 +104,8 @@ class TargetModelPlan(StagedPlan):
 @recorded("target_model")
 def plan(then: QueryReleasePlan, model: Candidate, privacy: PrivacyParams) -> TargetModelPlan:
     """Return the plan that fits `model` and runs `then`; both are planned for parts of the promise `privacy`."""
-    for part in (then, model.plan):
-        require_part(part, privacy, "then" if part is then else "model")
+    privacy.check_part(then.privacy, "then")
+    privacy.check_part(model.plan.privacy, "model")
     if (n := model.plan.problem.n) != then.n:
         raise InvalidParameterError("n", n, f"must be that of the tables, {then.n}")
     return TargetModelPlan(then.queries, then.n, privacy, then, model)

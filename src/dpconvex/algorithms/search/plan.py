@@ -23,7 +23,7 @@ import numpy as np
 from dpconvex import _progress, _rounding
 from dpconvex._arrow import takeable
 from dpconvex._types import Array, attributes, final_dataclass
-from dpconvex.algorithms import LinearModelPlan, Plan, PredictedError, check_relation, recorded, require_part, stored
+from dpconvex.algorithms import LinearModelPlan, Plan, PredictedError, check_relation, recorded, stored
 from dpconvex.algorithms.search.scores import Repeats, Score, Searchable, fit_label, plain
 from dpconvex.errors import InvalidParameterError, UnsupportedEventError
 from dpconvex.mechanisms import BestOfRepeats, GaussianMechanism, LaplaceMechanism, Planned, ReportNoisyMax
@@ -258,7 +258,7 @@ def assembled(
     """
     check_relation(privacy, users=True)
     for candidate, records in (*((c, n - held_out) for c in candidates), *((c, n) for c in whole)):
-        require_part(candidate.plan, privacy, "candidates")
+        privacy.check_part(candidate.plan.privacy, "candidates")
         if candidate.plan.problem.n != records:
             raise InvalidParameterError("candidates", candidate.settings, f"must be planned for n={records}")
     if not candidates:

@@ -37,6 +37,7 @@ class TwoStagePlan(StatedPlan):
     remark = forwarded("then", "remark")
 
     def __post_init__(self) -> None:
+        self.privacy.check_part(self.then.privacy, "then")
         Ledger(self.privacy, self.releases)  # refuses, from public facts, what the promise does not cover
 
     @property

@@ -23,13 +23,16 @@ from dpconvex import (
     save_model,
     verify,
 )
+from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.erm.two_stage import ranges
 from dpconvex.algorithms.erm.two_stage.ranges import RangedPlan, lost
 from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget, UnrangedColumn, UnrangedTarget
 from dpconvex.errors import HopelessPlanWarning, InvalidParameterError
 from dpconvex.estimators._digest import model_digest
+from dpconvex.losses import LogisticLoss
 from dpconvex.mechanisms import JointHistogram, ReportNoisyMax
-from dpconvex.problems import UserGroups
+from dpconvex.privacy import PrivacyParams
+from dpconvex.problems import DataDomain, LinearModelProblem, UserGroups
 from dpconvex.problems.data.ranges import CELLS
 from dpconvex.problems.data.sources.arrow import MEMORY
 from dpconvex.problems.data.users import UNITS, histogram
@@ -511,3 +514,15 @@ def test_a_constant_finds_the_range_of_the_target_alone() -> None:
     assert not lost(1.0, 300, 1)
     assert not lost(1.0, 900, 1)
     assert not lost(1.0, 100_000, 61)
+
+
+@pytest.mark.parametrize("given", [{"epsilon": 5.0}, {"delta": 1e-5}, {"neighboring": "add_or_remove_one"}])
+def test_the_method_promises_no_more_than_the_whole(given: dict[str, Any]) -> None:
+    """A method that goes on from its releases may cost all of its promise, whatever its first releases cost."""
+    problem = LinearModelProblem(LogisticLoss(), DataDomain.box(2, 0.5).with_intercept(1.0), 30_000, 2.0)
+    rest = PrivacyParams(ranges.remaining(4.0, 30_000, 1), 1e-6)
+    then = plans(problem, rest, "recentering")[0]
+    assert ranges.plan(then, PrivacyParams(4.0, 1e-6), (0,)).adaptive
+    other = replace(then, privacy=replace(then.privacy, **{"epsilon": 5.0} if "epsilon" in given else given))
+    with pytest.raises(InvalidParameterError, match="then="):
+        ranges.plan(other, PrivacyParams(4.0, 1e-6), (0,))
