@@ -2753,15 +2753,15 @@ MUTANTS = (
     Mutant(
         "nested plans: candidates protect other neighbors than their search",
         "privacy/params.py",
-        "if (part.neighboring, part.unit) != (self.neighboring, self.unit):",
-        "if part.unit != self.unit:",
+        "if (part.neighboring, part.unit) != (whole.neighboring, whole.unit):",
+        "if part.unit != whole.unit:",
         "",
         ("tests/contracts/test_certificates.py", "-k", "other_neighbors"),
     ),
     Mutant(
         "nested plans: a part promises more than the whole",
         "privacy/params.py",
-        "if part.epsilon > self.epsilon or part.delta > self.delta:",
+        "if part.epsilon > whole.epsilon or part.delta > whole.delta:",
         "if False:",
         "",
         (TARGET_MODEL, "-k", "parts_of_one_promise"),
@@ -2769,7 +2769,7 @@ MUTANTS = (
     Mutant(
         "nested plans: the second stage promises what it likes",
         "algorithms/erm/two_stage/base.py",
-        'self.privacy.check_part(self.then.privacy, "then")',
+        'check_part(self.privacy, self.then.privacy, "then")',
         "pass",
         "",
         (RANGES, "-k", "promises_no_more"),

@@ -74,17 +74,18 @@ class PrivacyParams:
         delta = max(self.delta * (1 - 1e-6), 1e-300) if 0 < self.delta < 1e-100 else self.delta
         return replace(self, epsilon=_rounding.product_down(left, kept), delta=delta)
 
-    def check_part(self, part: "PrivacyParams", name: str) -> None:
-        """Raise `InvalidParameterError` unless a plan inside another one protects the same and promises no more.
 
-        `part` is its promise, which alone bounds what it releases later, from what it released.
-        """
-        if (part.neighboring, part.unit) != (self.neighboring, self.unit):
-            what = f"must protect what the whole does: neighbors {self.neighboring}, unit {self.unit}"
-            raise InvalidParameterError(name, f"{part.neighboring}, {part.unit}", what)
-        if part.epsilon > self.epsilon or part.delta > self.delta:
-            what = f"must promise at most epsilon={self.epsilon:g} and delta={self.delta:g}"
-            raise InvalidParameterError(name, f"epsilon={part.epsilon:g}, delta={part.delta:g}", what)
+def check_part(whole: PrivacyParams, part: PrivacyParams, name: str) -> None:
+    """Raise `InvalidParameterError` unless a plan inside another one protects the same and promises no more.
+
+    `part` is its promise, which alone bounds what it releases later, from what it released.
+    """
+    if (part.neighboring, part.unit) != (whole.neighboring, whole.unit):
+        what = f"must protect what the whole does: neighbors {whole.neighboring}, unit {whole.unit}"
+        raise InvalidParameterError(name, f"{part.neighboring}, {part.unit}", what)
+    if part.epsilon > whole.epsilon or part.delta > whole.delta:
+        what = f"must promise at most epsilon={whole.epsilon:g} and delta={whole.delta:g}"
+        raise InvalidParameterError(name, f"epsilon={part.epsilon:g}, delta={part.delta:g}", what)
 
 
 @dataclass(frozen=True)

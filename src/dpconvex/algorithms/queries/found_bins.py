@@ -40,6 +40,7 @@ from dpconvex.algorithms.queries.noisy_tree import NoisyTreePlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import Mechanism, Planned
 from dpconvex.privacy import Assumption, Ledger, Neighboring, PrivacyParams, Release
+from dpconvex.privacy.params import check_part
 from dpconvex.problems import NumberRange
 from dpconvex.problems.data import ranges
 from dpconvex.problems.data.sources.rows import mapped, same, totals
@@ -267,7 +268,7 @@ def _parts(privacy: PrivacyParams, n: int, open: Open, law: str) -> tuple[float,
 @recorded("found_bins")
 def plan(then: OfBins, privacy: PrivacyParams, open: Open) -> FoundBinsPlan:
     """Return the plan that finds the bins of the `open` columns and then runs `then`, planned with what is left."""
-    privacy.check_part(then.privacy, "then")
+    check_part(privacy, then.privacy, "then")
     for k in open.columns:
         bins = then.queries.shape[k] - (k in open.missing) if 0 <= k < len(then.queries.shape) else 0
         most = len(open.grids[k]) - 1 if k in open.grids else ranges.PARTS

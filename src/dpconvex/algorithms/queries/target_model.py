@@ -44,6 +44,7 @@ from dpconvex.algorithms.search.plan import Candidate
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import Planned
 from dpconvex.privacy import Assumption, Ledger, Neighboring, PrivacyParams, Release
+from dpconvex.privacy.params import check_part
 from dpconvex.problems.queries import Marginals, Zero
 from dpconvex.randomness import BitSource
 
@@ -104,8 +105,8 @@ class TargetModelPlan(StagedPlan):
 @recorded("target_model")
 def plan(then: QueryReleasePlan, model: Candidate, privacy: PrivacyParams) -> TargetModelPlan:
     """Return the plan that fits `model` and runs `then`; both are planned for parts of the promise `privacy`."""
-    privacy.check_part(then.privacy, "then")
-    privacy.check_part(model.plan.privacy, "model")
+    check_part(privacy, then.privacy, "then")
+    check_part(privacy, model.plan.privacy, "model")
     if (n := model.plan.problem.n) != then.n:
         raise InvalidParameterError("n", n, f"must be that of the tables, {then.n}")
     return TargetModelPlan(then.queries, then.n, privacy, then, model)

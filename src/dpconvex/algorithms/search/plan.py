@@ -31,6 +31,7 @@ from dpconvex.privacy import Assumption, Event, FailureProbability, GaussianNois
 from dpconvex.privacy.events.basic import PureMechanism
 from dpconvex.privacy.events.private_selection import LAW_SLACK, RepeatedSelection, WholeRun
 from dpconvex.privacy.ledger import fits
+from dpconvex.privacy.params import check_part
 from dpconvex.privacy.profiles import epsilon_of, gaussian_delta, largest_mu, smallest
 from dpconvex.problems import UserGroups
 from dpconvex.problems.data.sources.rows import TableSource
@@ -258,7 +259,7 @@ def assembled(
     """
     check_relation(privacy, users=True)
     for candidate, records in (*((c, n - held_out) for c in candidates), *((c, n) for c in whole)):
-        privacy.check_part(candidate.plan.privacy, "candidates")
+        check_part(privacy, candidate.plan.privacy, "candidates")
         if candidate.plan.problem.n != records:
             raise InvalidParameterError("candidates", candidate.settings, f"must be planned for n={records}")
     if not candidates:

@@ -8,6 +8,7 @@ from dpconvex.algorithms import LinearModelPlan, PrivateResult, StatedPlan, cont
 from dpconvex.algorithms.recipes import PLANNERS, Recipe
 from dpconvex.mechanisms import Planned
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release
+from dpconvex.privacy.params import check_part
 from dpconvex.problems import LinearModelProblem
 from dpconvex.randomness import BitSource
 
@@ -37,7 +38,7 @@ class TwoStagePlan(StatedPlan):
     remark = forwarded("then", "remark")
 
     def __post_init__(self) -> None:
-        self.privacy.check_part(self.then.privacy, "then")
+        check_part(self.privacy, self.then.privacy, "then")
         Ledger(self.privacy, self.releases)  # refuses, from public facts, what the promise does not cover
 
     @property

@@ -523,6 +523,5 @@ def test_the_method_promises_no_more_than_the_whole(given: dict[str, Any]) -> No
     rest = PrivacyParams(ranges.remaining(4.0, 30_000, 1), 1e-6)
     then = plans(problem, rest, "recentering")[0]
     assert ranges.plan(then, PrivacyParams(4.0, 1e-6), (0,)).adaptive
-    other = replace(then, privacy=replace(then.privacy, **{"epsilon": 5.0} if "epsilon" in given else given))
     with pytest.raises(InvalidParameterError, match="then="):
-        ranges.plan(other, PrivacyParams(4.0, 1e-6), (0,))
+        ranges.plan(replace(then, privacy=replace(then.privacy, **given)), PrivacyParams(4.0, 1e-6), (0,))
