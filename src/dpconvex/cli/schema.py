@@ -73,10 +73,13 @@ def check(
     A misspelt label or a wrong unit is found before it costs a budget. Nothing is written unless --output asks for it.
     """
     from dpconvex.data import look_at
+    from dpconvex.data.schema import require_possible
 
     _refuse_existing(output)
     declared = dpconvex.Schema.from_toml(schema)
-    look = look_at(dpconvex.read_table(table, declared), declared)
+    rows = dpconvex.read_table(table, declared)
+    require_possible(declared.columns, rows)  # as fits do
+    look = look_at(rows, declared)
     facts = {"private": False, "warning": NOT_PRIVATE, **asdict(look)}
     if output is not None:
         write_atomically(output, json.dumps(facts, indent=2) + "\n")

@@ -143,8 +143,8 @@ def renamed(series: Series, listed: tuple[str, ...], aliases: Mapping[str, str])
     return nw.from_native(pa.chunked_array([found]), series_only=True)
 
 
-def refuse_impossible(series: Series, categories: Sequence[str]) -> None:
-    """Raise `SchemaError` where the column's type alone says that a value or a category is misspelled."""
+def refuse_impossible(series: Series, categories: Sequence[str], every: bool = False) -> None:
+    """Raise `SchemaError` where the type alone says that a value or a category (`every`: each) is misspelled."""
     # Values of Boolean and Enum types must be listed, and numbers need numeric categories; other levels are content.
     kind = kind_of(series)
     declared: list[str] = ["false", "true"] if kind == "boolean" else []
@@ -156,7 +156,13 @@ def refuse_impossible(series: Series, categories: Sequence[str]) -> None:
     if not unlisted and not texts:
         return
     what = f"whose value {_shown(unlisted)} is not listed" if unlisted else f"which cannot hold {_shown(texts)}"
-    remedy = "List its values as they are written in the table, or convert the column"
+    values = "its values"
+    if every:
+        if len(unlisted) < len(declared) or 0 < len(texts) < len(categories):
+            return
+        what = f"and can hold none of the listed values {_shown(categories)}"
+        values = "its values, or aliases for them,"
+    remedy = f"List {values} as they are written in the table, or convert the column"
     raise SchemaError(f"column {series.name!r} has type {type_name(series)}, {what}. {remedy}")
 
 

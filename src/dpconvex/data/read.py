@@ -24,7 +24,7 @@ from dpconvex._types import final_dataclass
 from dpconvex.data.csv_file import MOST_UNPACKED, csv_columns, csv_header
 from dpconvex.data.draft import MOSTLY
 from dpconvex.data.frames import duplicates, numbers, open_table, parse_numbers, require_columns
-from dpconvex.data.schema import Schema
+from dpconvex.data.schema import Schema, require_possible
 from dpconvex.errors import InvalidDataError, SchemaError
 from dpconvex.problems.data.sources.arrow import OrderedStream
 
@@ -147,7 +147,7 @@ def check_table(path: AnyPath, schema: Schema | None = None, folders: bool = Tru
     """Raise what reading files by a schema would raise about their names, headers and types. Reads no record.
 
     Without `folders`, for engines, columns that stand in names of folders are refused, for engines guess their types,
-    and so are CSV files in folders and patterns.
+    and so are CSV files in folders and patterns; what fits alone refuse is left to them.
     """
     places = _files(path)
     if schema is not None and (len(places) > 1 or any(map(os.path.isdir, places))):
@@ -155,7 +155,7 @@ def check_table(path: AnyPath, schema: Schema | None = None, folders: bool = Tru
         if not isinstance(opened, CsvFiles):  # names of folders may be columns
             _checked_names(path, opened.schema.names, schema.column_names())
             same_types(opened, schema.column_names(), folders)
-            return _check_types(opened.schema, schema)
+            return _check_types(opened.schema, schema, folders)
         places = opened.files
     if not folders and not all(map(_parquet, places)):
         raise InvalidDataError(f"{path}: engines read Parquet files. Use --engine local, or convert them")
@@ -163,12 +163,13 @@ def check_table(path: AnyPath, schema: Schema | None = None, folders: bool = Tru
         header = read_header(each, schema is None or schema.line_breaks)
         _checked_names(each, header, None if schema is None else schema.column_names())
         if schema is not None and _parquet(each):
-            _check_types(_parquet_schema(each), schema)
+            _check_types(_parquet_schema(each), schema, folders)
 
 
-def _check_types(types: pa.Schema, schema: Schema) -> None:
+def _check_types(types: pa.Schema, schema: Schema, fits: bool) -> None:
     empty = types.empty_table()
     schema.encode(empty)
+    require_possible(schema.columns if fits else (), empty)
     if schema.target is not None:
         schema.encode_target(empty)
     if schema.user is not None:

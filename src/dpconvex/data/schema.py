@@ -13,8 +13,8 @@ from dpconvex import _validate
 from dpconvex._files import AnyPath
 from dpconvex._types import Array, Floats, final_dataclass
 from dpconvex.data.cells import PRIVATE
-from dpconvex.data.columns import AbstractColumn, Described, nonempty
-from dpconvex.data.frames import duplicates, label_codes, numbers, open_table
+from dpconvex.data.columns import AbstractColumn, CategoricalColumn, Described, nonempty
+from dpconvex.data.frames import duplicates, label_codes, numbers, open_table, refuse_impossible
 from dpconvex.data.schema_toml import format_schema, parse_schema, parse_toml, read_schema_text
 from dpconvex.data.targets import AbstractTarget, UnrangedColumn, without_range
 from dpconvex.errors import InvalidParameterError, SchemaError
@@ -323,3 +323,14 @@ class Schema:
         if self.target is None:
             raise SchemaError("the schema declares no target. Add [target] with name and classes")
         return self.target.encode(open_table(table, (self.target.name,)).get_column(self.target.name))
+
+
+def require_possible(parts: Sequence[Described], table: IntoDataFrame) -> None:
+    """Raise `SchemaError` where no cell of a column's type, which is public, can be one of its categories.
+
+    For fits of whole tables: the types of a few rows, or of one partition, may follow from a cell.
+    """
+    frame = open_table(table, dict.fromkeys(name for part in parts for name in part.inputs))
+    for part in parts:
+        if isinstance(part, CategoricalColumn) and not part.date:
+            refuse_impossible(frame.get_column(part.name), (*part.categories, *part.aliases), every=True)

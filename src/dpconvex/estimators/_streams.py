@@ -11,6 +11,7 @@ import numpy as np
 from dpconvex._types import Array
 from dpconvex.data import Schema
 from dpconvex.data.frames import distinct_labels, numbers, typed, whole
+from dpconvex.data.schema import require_possible
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import FeatureMap
 from dpconvex.estimators._matrices import numeric_matrix, same_length, user_labels
@@ -59,6 +60,8 @@ def open_rows(model: Any, X: Any, y: Any, groups: Any, weights: Any = None, apar
     """
     weighed = True if weights is None and model._weighs else weights
     table = open_table(model.schema, X, y=y, sample_weight=weighed)
+    if model.schema is not None:
+        require_possible(model.schema.columns, X if table is None else table.empty)
     if table is None or model.schema is None:
         plain = (apart or y is None) and groups is None and weighed is None
         return open_cells(model, X, y) if plain else None
@@ -141,6 +144,8 @@ def checked(model: Any, X: Any, y: Any, groups: Any) -> tuple[FeatureMap, int, U
     Raises what a fit would for records of another form than declared, before they cost something.
     """
     users = users_of(model.schema, X, groups)
+    if model.schema is not None:
+        require_possible(model.schema.columns, X)
     features, encoded, *_ = open_cells(model, X, y) or model._encoded(X, reset=True)
     records = encoded.shape[0]
     same_length(records, len(model._targets_of(X, y)), private=users is not None)

@@ -22,6 +22,7 @@ from dpconvex.algorithms.select import Plans
 from dpconvex.data import Schema
 from dpconvex.data.cells import AUTO, MISSING, PRIVATE, CellColumn, NumberCells
 from dpconvex.data.frames import open_table
+from dpconvex.data.schema import require_possible
 from dpconvex.data.table_cells import Bins, TableCells
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators import _target_model
@@ -268,6 +269,7 @@ class PrivateSyntheticData(PrivateEstimator):
             return found, found[:, 0]
 
         records: Any = cells.encode(X if table is None else table.empty)  # what it refuses, before it is paid for
+        require_possible(described, X if table is None else table.empty)
         records = records if table is None else table.encoded(encode, len(cells.columns))
         self.plan_ = self._plans(cells, n, privacy, sums=table is not None)[0]
         paid = begin(self.plan_, type(self).__name__, cells.names, self.plan_.n, source)

@@ -140,6 +140,7 @@ def test_a_look_finds_what_would_cost_a_budget() -> None:
 
 def test_the_command_says_that_it_is_not_private_and_writes_nothing(tmp_path: Path) -> None:
     import pyarrow.csv
+    import pyarrow.parquet
 
     pyarrow.csv.write_csv(TABLE, tmp_path / "t.csv")
     (tmp_path / "t.toml").write_text(LOOKED.to_toml())
@@ -157,3 +158,8 @@ def test_the_command_says_that_it_is_not_private_and_writes_nothing(tmp_path: Pa
     assert run("--output", str(out)).exit_code == 0
     assert json.loads(out.read_text())["warning"].startswith("NOT PRIVATE")
     assert run("--output", str(out)).exit_code == 2  # never replaced
+    flags = TABLE.set_column(TABLE.column_names.index("sex"), "sex", pa.array([True] * len(TABLE)))
+    pyarrow.parquet.write_table(flags, tmp_path / "t.parquet")
+    found = CliRunner().invoke(app, ["schema", "check", str(tmp_path / "t.parquet"), str(tmp_path / "t.toml")])
+    assert found.exit_code == 2
+    assert "column 'sex' has type Boolean, and can hold none of the listed values 'female', 'm', 'f'" in found.stderr

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget, Schema
+from dpconvex.data.schema import require_possible
 from dpconvex.errors import InvalidDataError, SchemaError
 
 pytestmark = pytest.mark.together
@@ -395,3 +396,53 @@ def test_sparse_cells_are_those_of_the_matrix() -> None:
     found = schema.sparse_cells(elsewhere)
     assert isinstance(found, np.ndarray)
     np.testing.assert_array_equal(found, schema.encode_cells(elsewhere))
+
+
+FLAGS = {"bool": [True, False], "int": [1, 0], "float": [1.0, 0.0]}
+AS_TABLES = {
+    "pandas": pd.DataFrame,
+    "nullable": lambda data: pd.DataFrame(data).convert_dtypes(),
+    "arrow-backed": lambda data: pd.DataFrame(data).convert_dtypes(dtype_backend="pyarrow"),
+    "polars": pl.DataFrame,
+    "pyarrow": pa.table,
+    "narwhals": lambda data: nw.from_native(pl.DataFrame(data)),
+}
+
+
+@pytest.mark.parametrize("make", AS_TABLES.values(), ids=AS_TABLES)
+@pytest.mark.parametrize("cells", FLAGS.values(), ids=FLAGS)
+def test_a_type_that_can_hold_no_category_is_refused_and_one_that_can_hold_any_is_not(make: Table, cells: Any) -> None:
+    table = make({"k": cells})
+    for listed in (("No", "Yes"), ("No", "Yes", "l")):
+        for other in (False, True):
+            words = "column 'k' has type .*, and can hold none of the listed values 'No', 'Yes'"
+            with pytest.raises(SchemaError, match=words) as caught:
+                require_possible((CategoricalColumn("k", listed, other),), table)
+            assert "List its values, or aliases for them," in str(caught.value)
+            for part in (table, table[:0] if not isinstance(table, pa.Table) else table.slice(0, 0)):
+                with pytest.raises(SchemaError) as again:  # the type alone decides
+                    require_possible((CategoricalColumn("k", listed, other),), part)
+                assert str(again.value) == str(caught.value)
+    for listed in (("0", "1"), ("1", "unknown"), ("no", "TRUE"), ("false", "yes"), ("0.0", "x")):
+        column = CategoricalColumn("k", listed)
+        require_possible((column,), table)
+        assert (column.compact(column.read(nw.from_native(table))) >= 0).any()  # as cells are matched
+    named = CategoricalColumn("k", ("No", "Yes"), aliases={"true": "Yes", "false": "No"})
+    require_possible((named, CategoricalColumn("m", date="month")), make({"k": cells, "m": ["2024-05-01"] * 2}))
+    assert named.compact(named.read(nw.from_native(table))).tolist() == [1, 0]
+
+
+def test_types_that_need_not_hold_what_they_held_are_never_refused() -> None:
+    column = CategoricalColumn("k", ("No", "Yes"))
+    cells = np.array([True, False])
+    read_off = pd.Categorical(cells), pd.Categorical([1, 2])  # even the type of their levels may follow from a cell
+    for held in (cells.astype(object), [None, None], np.array(["1", "0"]), *read_off):
+        require_possible((column,), pd.DataFrame({"k": held}))
+    require_possible((column,), pl.DataFrame({"k": [None, None]}))
+    kinds = pl.DataFrame({"k": pl.Series(["a"] * 2, dtype=pl.Enum(["a", "b"])), "m": [2, 3]})
+    require_possible((CategoricalColumn("k", ("b", "c")), CategoricalColumn("m", ("2", "no"))), kinds)
+    for parts in ((column,), (CategoricalColumn("m", ("No", "Yes")),)):
+        with pytest.raises(SchemaError, match="can hold none of the listed values 'No', 'Yes'"):
+            require_possible(parts, kinds)
+    with pytest.raises(SchemaError, match="can hold none of the listed values '2', '3'"):
+        require_possible((CategoricalColumn("k", ("2", "3")),), pl.DataFrame({"k": cells}))

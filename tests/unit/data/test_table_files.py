@@ -286,3 +286,13 @@ def test_standard_output_goes_on_where_it_is(tmp_path: Path) -> None:
     with (tmp_path / "out").open("w") as file:
         subprocess.run([sys.executable, "-c", code], stdout=file, check=True)
     assert (tmp_path / "out").read_text() == "1\n2\n3\n"
+
+
+def test_a_type_that_can_hold_no_category_is_refused_by_the_files_footers(tmp_path: Path) -> None:
+    schema = Schema((CategoricalColumn("sex", ("female", "male")),))
+    for k in range(2):
+        pq.write_table(pa.table({"sex": [True, False]}), tmp_path / f"{k}.parquet")
+    for path in (tmp_path, tmp_path / "*.parquet", tmp_path / "0.parquet"):
+        with pytest.raises(SchemaError, match="type Boolean, and can hold none of the listed values 'female'"):
+            check_table(path, schema)
+    check_table(tmp_path / "0.parquet", schema, folders=False)  # predictions on an engine, too

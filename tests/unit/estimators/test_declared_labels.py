@@ -21,15 +21,19 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.model_selection import cross_val_predict
 
 from dpconvex import (
+    PrivateAdditiveClassifier,
     PrivateGeometricMedian,
     PrivateLinearRegression,
     PrivateLinearSVC,
     PrivateLogisticRegression,
     PrivateSearchCV,
     PrivateSparseLogisticRegression,
+    PrivateSyntheticData,
     PrivateWorstGroupClassifier,
+    budget_context,
+    fit_and_evaluate,
 )
-from dpconvex.data import ClassTarget
+from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, Schema
 from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
 from dpconvex.estimators._matrices import _cells_of, numbers_of, numeric_matrix, user_labels
 from dpconvex.estimators._targets import as_series, declared_index, number_array
@@ -315,3 +319,30 @@ def test_one_long_label_takes_no_room_for_the_others() -> None:
     """Texts of one width would need 200 GB."""
     labels = pd.Series(["a", "b"] * 25_000 + ["a" * 1_000_000], dtype="string")
     assert declared_index(labels, np.array(["a", "b"])).sum() == 25_000
+
+
+@pytest.mark.parametrize("form", ["pandas", "polars", "lazy", "arrow", "dask"])
+def test_a_feature_of_a_type_that_no_category_has_is_refused_before_it_is_paid(form: str) -> None:
+    """It was silently worth nothing."""
+    sex = CategoricalColumn("sex", ("female", "male"), other=True)
+    schema = Schema((sex, NumericColumn("age", 0, 100)), ClassTarget("ill", ("0", "1")))
+    frame = pd.DataFrame({"sex": np.arange(200) % 2 == 0, "age": 50.0, "ill": np.arange(200) % 2})
+    if form == "dask":
+        make = pytest.importorskip("dask.dataframe").from_pandas(frame, npartitions=2)
+    else:
+        forms = {"polars": pl.from_pandas, "lazy": lambda X: pl.from_pandas(X).lazy(), "arrow": pa.Table.from_pandas}
+        make = frame if form == "pandas" else forms[form](frame)
+    models = [PrivateLogisticRegression, PrivateLinearSVC, PrivateAdditiveClassifier, PrivateSparseLogisticRegression]
+    known: list[Any] = [kind(1.0, schema=schema) for kind in (*models, PrivateSyntheticData)]
+    search = PrivateSearchCV(PrivateLogisticRegression(1.0, schema=schema), {"l2": [0.1, 1.0]})
+    words = "column 'sex' has type .*, and can hold none of the listed values 'female', 'male'"
+    with budget_context(epsilon=10.0) as budget:
+        for model in (*known, *[search] * (form not in ("lazy", "dask"))):  # the parts of a search need an order
+            with pytest.raises(SchemaError, match=words):
+                model.fit(make)
+        if form in ("pandas", "polars", "arrow"):
+            with pytest.raises(SchemaError, match=words):
+                fit_and_evaluate(known[0], make, epsilon=1.0)
+        assert float(budget.account().left[0]) == 10.0
+    known[0].set_params(random_state=0).fit(frame.assign(sex=frame["sex"].map({True: "female", False: "male"})))
+    known[0].predict(frame)  # types of few rows may follow from a cell
