@@ -15,6 +15,7 @@ from dpconvex.errors import InvalidParameterError
 
 AnyPath: TypeAlias = str | os.PathLike[str]
 MOST_BYTES = 2**24  # largest size of a text file that is read
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  #: Faults of a disk without room, which name no file.
 
 
 class TwiceError(ValueError):
@@ -82,6 +83,10 @@ def write_atomically(
             (os.link if new else os.replace)(partial, target)  # a hard link never replaces a file
         except OSError as error:
             raise _unwritable(target, error) from None
+    except OSError as error:
+        if error.filename is None and error.errno in FULL:
+            error.filename = os.fspath(path)
+        raise
     finally:
         if not straight:
             partial.unlink(missing_ok=True)

@@ -322,7 +322,7 @@ def warn_of(plan: Plan, n: int, promise: PrivacyParams | None = None) -> None:
     """Warn of a `hopeless` plan, and of a delta of at least 1/n; `promise` is that of the whole fit, if another."""
     promise = promise or plan.privacy
     if plan.hopeless:
-        of, remedy = promise.epsilon, "Use more records, fewer columns, a larger epsilon, and no l2 of your own"
+        of, remedy = promise.epsilon, "Use more records, fewer columns, a larger epsilon; leave out l2 if you gave it"
         warn(HopelessPlanWarning, f"epsilon={of:g}: a fit by {plan.algorithm} is hopeless: {plan.outlook}. {remedy}")
     if promise.delta * n >= 1:
         what = f"is at least 1 / {n:,} {promise.unit}s: publishing one of them whole would keep such a promise"

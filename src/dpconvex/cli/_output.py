@@ -25,7 +25,7 @@ from rich.text import Text
 
 import dpconvex
 from dpconvex import _progress, _validate
-from dpconvex._files import write_atomically
+from dpconvex._files import FULL, write_atomically
 from dpconvex.errors import DpconvexError, DpconvexWarning, InvalidParameterError, RepeatedFitWarning, warn
 
 MODEL, CERTIFICATE, REPORT, MEDIAN = "model.skops", "certificate.json", "report.html", "median.json"
@@ -73,7 +73,7 @@ def one_line_errors(command: Callable[_P, _T]) -> Callable[_P, _T]:
                 if (name := (error.name or "").split(".")[0]) not in _validate.EXTRAS:
                     raise
                 what = f"{name}: must be installed for this. Use pip install 'dpconvex[{_validate.EXTRAS[name]}]'"
-            if isinstance(error, OSError) and RELEASED.get():  # all files are written
+            if isinstance(error, OSError) and (RELEASED.get() or (error.filename is None and error.errno in FULL)):
                 what = f"standard output could not be written ({error.strerror})"
             done = RELEASED.get() + PAID.get()
             print(f"error: {what.removesuffix('.') + done if done else what}", file=sys.stderr)
@@ -91,7 +91,7 @@ def _spoken(text: str, options: Mapping[str, Any]) -> str:
     def option(found: re.Match[str]) -> str:
         name, value = found.groups()
         name = "neighbors" if name == "neighboring" else name  # of budgets and promises
-        if name not in options:
+        if name not in {*options, "inference"}:  # an option of the fits of models that other commands read
             return found[0]
         if found.end() <= begins and value not in ("None", "True", "False"):  # a message begins with what was given
             return f"{name}={value}"
@@ -222,7 +222,7 @@ def model_folder(path: Path, *, force: bool) -> Iterator[Path]:
         yield working
         _take_place(working, path, force)
     except OSError as error:
-        if error.filename is not None:  # it says which file, mostly one to be read
+        if error.filename is not None and not str(error.filename).startswith(str(working)):  # mostly one to be read
             raise
         what = f"could not be written ({error.strerror}): nothing is kept, and what a budget paid is spent"
         raise InvalidParameterError("out", str(path), what, "Make room, or choose another folder") from None

@@ -231,8 +231,8 @@ def predict(
     if proba and not hasattr(estimator, "predict_proba"):
         what = f"needs a model that gives probabilities, and this is {type(estimator).__name__}"
         raise InvalidParameterError("proba", proba, what, "")
-    shares = {f"p({label})" for label in getattr(estimator, "classes_", ())} if proba else set[str]()
-    if keep in {"prediction", *shares}:
+    head = ["prediction", *(f"p({label})" for label in getattr(estimator, "classes_", ()) if proba)]
+    if keep in head:
         raise InvalidParameterError("id", keep, "is the name of a column of predictions", "Rename it in the table")
     own = keep if keep is None or keep not in estimator.schema.column_names(features_only=True) else None
     features = dataclasses.replace(estimator.schema, target=None, user=own, weight=None, weight_cap=None)
@@ -241,10 +241,11 @@ def predict(
         if check:
             tell_unread(rows, features)
         parts = predictions(estimator, rows, features.column_names(), proba, keep)
+        head = head if keep is None else [keep, *head]
         if output is not None:
-            write_atomically(output, lambda file: write_csv(parts, file))
+            write_atomically(output, lambda file: write_csv(parts, file, head))
         else:
-            write_csv(parts, sys.stdout.buffer)
+            write_csv(parts, sys.stdout.buffer, head)
 
 
 def tell_unread(rows: Any, schema: dpconvex.Schema) -> None:
@@ -257,6 +258,8 @@ def tell_unread(rows: Any, schema: dpconvex.Schema) -> None:
 
     names = schema.column_names()
     if (source := open_source(rows, names)) is not None:
+        if len(source) == 0:
+            return
         first = source.taken(np.arange(min(LOOKED, len(source))))
         as_arrow = first.encoded(lambda part: (nw.from_native(part, eager_only=True).to_arrow(), ()), len(names))
         rows = pa.concat_tables(as_arrow.run(lambda portion, *_: portion[0]), promote_options="permissive")
@@ -286,16 +289,18 @@ def predictions(estimator: Any, rows: Any, names: Sequence[str], proba: bool, ke
             columns |= {f"p({label})": pa.array(probabilities[:, k]) for k, label in enumerate(model.classes_)}
         return pa.table(columns), range(len(part))
 
-    if (source := open_source(rows, names)) is None:
+    if (source := open_source(rows, names)) is not None and len(source) == 0:
+        return iter((None,))
+    if source is None:
         return (predicted(rows.slice(k, PREDICTED))[0] for k in range(0, max(1, len(rows)), PREDICTED))
     found = source.encoded(predicted, len(names)).run(lambda portion, *_: portion[0])
     return (part for part in found if part is not None)
 
 
-def write_csv(parts: Iterator[pa.Table | None], file: Any) -> None:
-    """Write tables of the same columns as one."""
+def write_csv(parts: Iterator[pa.Table | None], file: Any, head: Sequence[str]) -> None:
+    """Write tables of the same columns, named in `head`, as one; of no records the names alone."""
     if (first := next(parts)) is None:
-        raise InvalidDataError("Found array with 0 sample(s)")
+        first = pa.table({name: pa.nulls(0) for name in head})
     with pacsv.CSVWriter(file, first.schema) as writer:
         for part in itertools.chain([first], parts):
             writer.write_table(part)

@@ -79,12 +79,13 @@ def duplicates(names: Iterable[str]) -> list[str]:
 
 def require_columns(present: Iterable[str], needed: Iterable[str], where: str) -> None:
     """Raise `SchemaError` when the header `present` lacks a `needed` name."""
-    header = dict.fromkeys(present)
+    header = dict.fromkeys(present := list(present))
     if missing := [name for name in needed if name not in header]:
         what = "column {}, which is" if len(missing) == 1 else "columns {}, which are"
         what = f"{where} has no {what.format(_shown(missing))} needed"
         foreign = ". It is not UTF-8: convert it, as with iconv -f cp1252 -t utf-8" * ("\ufffd" in str(list(header)))
-        raise SchemaError(f"{what}. Its columns are {_shown(list(header)) or 'none'}{foreign}")
+        twice = f", {_shown(repeated)} more than once" if (repeated := duplicates(present)) else ""
+        raise SchemaError(f"{what}. Its columns are {_shown(list(header)) or 'none'}{twice}{foreign}")
 
 
 def _shown(names: Sequence[str]) -> str:
@@ -156,12 +157,11 @@ def refuse_impossible(series: Series, categories: Sequence[str], every: bool = F
     if not unlisted and not texts:
         return
     what = f"whose value {_shown(unlisted)} is not listed" if unlisted else f"which cannot hold {_shown(texts)}"
-    values = "its values"
     if every:
         if len(unlisted) < len(declared) or 0 < len(texts) < len(categories):
             return
         what = f"and can hold none of the listed values {_shown(categories)}"
-        values = "its values, or aliases for them,"
+    values = "its values, or aliases for them," if every else "its values"
     remedy = f"List {values} as they are written in the table, or convert the column"
     raise SchemaError(f"column {series.name!r} has type {type_name(series)}, {what}. {remedy}")
 

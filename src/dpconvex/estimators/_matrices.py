@@ -131,6 +131,9 @@ def column_of(values: Any, name: str) -> frames.Series | Array:
     values = frames.typed(values)
     if isinstance(values, list | tuple):
         return elements(values)
+    if scipy.sparse.issparse(values):
+        what = "is sparse; labels are needed, one a record"
+        raise InvalidDataError(f"{name} {what}. Make them an array, as with {name}.toarray().ravel()")
     found: Any = nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
     if isinstance(found, nw.Series):
         return found

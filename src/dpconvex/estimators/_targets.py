@@ -69,12 +69,23 @@ def declared_index(y: Any, classes: Array, name: str = "y") -> Array:
 
 def checked_classes(classes: Any) -> Array:
     """Return declared classes as an array, or raise `InvalidParameterError` unless they are different labels."""
+    remedy = "List them, negative class first, as in classes=[0, 1]"
+    cells = elements(classes) if isinstance(classes, list | tuple) else np.asarray(classes)
+    if cells.ndim != 1 or any(isinstance(cell, list | tuple) for cell in cells):
+        nested = "must be texts, numbers or Booleans in one list, not lists or tuples of them"
+        what = nested if cells.ndim else "must be a list or an array, which has an order"
+        raise InvalidParameterError("classes", classes, what, remedy)
+    if texts_series(cells).null_count():  # of the cells as they are: NumPy makes texts of ["a", nan]
+        what = "must hold no missing value: a missing label counts as the first class, and is never predicted"
+        raise InvalidParameterError("classes", classes, what, "Leave it out, or give such labels a name in y, too")
     listed = np.asarray(classes)
-    names = {str(label).strip() for label in listed.ravel().tolist()}
-    values = set(listed.ravel().astype(np.float64).tolist()) if listed.dtype.kind in "fiub" else names
-    if listed.ndim != 1 or not 2 <= len(listed) == len(names) == len(values):
-        what = "must list at least two different labels"
-        raise InvalidParameterError("classes", classes, what, "List them, negative class first, as in classes=[0, 1]")
+    names = {str(label).strip() for label in listed.tolist()}
+    values = set(listed.astype(np.float64).tolist()) if listed.dtype.kind in "fiub" else names
+    if len(values) < len(names):
+        what = "must be different as float64, as which numbers are read: whole numbers beyond 2**53 need not be"
+        raise InvalidParameterError("classes", classes, what, "Make texts of them, here and in y")
+    if not 2 <= len(listed) == len(names):
+        raise InvalidParameterError("classes", classes, "must list at least two different labels, each once", remedy)
     return listed
 
 

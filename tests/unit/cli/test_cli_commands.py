@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from dpconvex import PrivateLogisticRegression, Schema, adult_schema, load_model, read_table
@@ -306,3 +307,23 @@ def test_predict_says_of_which_columns_much_cannot_be_read(
     assert f"note: {category!r}: 100% of the cells are not listed" in found.stderr
     assert f"note: {number!r}: 100% of the cells are missing or unreadable" in found.stderr
     assert found.stdout.count("\n") == usual.stdout.count("\n")
+
+
+@pytest.mark.parametrize("name", ["none.csv", "none.parquet", "none"])
+def test_predictions_of_no_records_are_a_header(
+    name: str, run: Any, fitted_folder: Path, public_files: Path, tmp_path: Path
+) -> None:
+    """A nightly job failed on an empty batch."""
+    whole, path = read_table(public_files / "test.csv"), tmp_path / name
+    if name == "none.csv":
+        path.write_text((public_files / "test.csv").read_text().splitlines()[0] + "\n")
+    else:
+        (tmp_path / "none").mkdir()
+        pq.write_table(whole.slice(0, 0), path / "0.parquet" if name == "none" else path)
+    for more in ((), ("--proba", "--id", "age"), ("--check",)):
+        usual = run("predict", fitted_folder, public_files / "test.csv", *more)
+        found = run("predict", fitted_folder, path, *more)
+        assert (found.exit_code, found.stderr) == (0, ""), found.output
+        assert found.stdout == usual.stdout.splitlines(keepends=True)[0]
+    assert run("predict", fitted_folder, path, "--output", "p.csv").exit_code == 0
+    assert (tmp_path / "p.csv").read_text() == '"prediction"\n'

@@ -306,7 +306,32 @@ def test_what_a_short_command_printed_is_written_before_it_ends(
     assert "standard output could not be written" in capsys.readouterr().err
     with pytest.raises(typer.Exit) as ended:
         _output.one_line_errors(lambda: None)()
-    assert ended.value.exit_code == 2
+    assert ended.value.exit_code == 2  # it said "[Errno 28] No space left on device" alone
+    assert capsys.readouterr().err == "error: standard output could not be written (No space left on device)\n"
+
+
+def test_a_full_disk_is_told_by_the_name_of_the_file(
+    run: Any, toml: Path, fitted_folder: Path, public_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said "[Errno 28] No space left on device" alone."""
+    table(tmp_path, "1,red,no\n9,blue,yes\n")
+    predict = ("predict", fitted_folder, public_files / "test.csv", "--output", "p.csv")
+    for words, name in (
+        (predict, "p.csv"),
+        (("schema", "draft", "t.csv", "--output", "d.toml"), "d.toml"),
+        (("fit", "t.csv", "--schema", "s.toml", "--epsilon", 1), "what a budget paid is spent"),
+    ):
+        monkeypatch.setattr("os.fsync", failing(OSError(28, "No space left on device"), None))
+        result = run(*words)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "No space left on device" in result.stderr
+        assert name in result.stderr
+        assert ".partial" not in result.stderr
+        assert leftovers(tmp_path) == set()
+    monkeypatch.setattr("dpconvex.cli.fit.write_csv", failing(OSError(28, "No space left on device"), None))
+    result = run(*predict[:-2])
+    assert result.exit_code == 2
+    assert result.stderr == "error: standard output could not be written (No space left on device)\n"
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=["disk", "ctrl-c"])
@@ -419,7 +444,8 @@ def test_inference_prints_intervals_and_keeps_them_with_the_model(run: Any, publ
     assert lower <= found[0] < found[1] <= upper
     assert "[0.005" in run("intervals", "m", "--level", 0.99).stdout
     assert run("fit", public_files / "train.csv", "--schema", toml, "--epsilon", 3, "--out", "k").exit_code == 0
-    assert "Fit with inference=True" in run("intervals", "k").stderr
+    assert run("intervals", "k").stderr.startswith("error: no --inference: is not paid for: ")
+    assert run("intervals", "k").stderr.endswith("Fit with --inference.\n")
 
 
 def test_inference_is_in_the_json_and_refused_where_it_is_not_offered(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import subprocess
@@ -84,8 +85,15 @@ def test_header_faults_are_named(name: str, tmp_path: Path) -> None:
         path.write_text("age,zip\n1,2\n")
     else:
         pq.write_table(pa.table({"age": [1], "zip": [2]}), path)
-    with pytest.raises(SchemaError, match=rf"{name} has no column 'y', .*'age', 'zip'"):
+    with pytest.raises(SchemaError, match=rf"{name} has no column 'y', .*'age', 'zip'$"):
         read_table(path, SCHEMA)
+
+
+def test_a_name_that_stands_in_the_place_of_another_is_told(tmp_path: Path) -> None:
+    """It said that a column is missing, and not that another is there twice."""
+    (tmp_path / "t.csv").write_text("age,zip,age\n1,2,3\n")
+    with pytest.raises(SchemaError, match=r"no column 'y', .* columns are 'age', 'zip', 'age' more than once$"):
+        read_table(tmp_path / "t.csv", SCHEMA)
 
 
 def test_unusable_files_give_one_message_without_cells(tmp_path: Path) -> None:
@@ -268,6 +276,26 @@ def test_a_failure_leaves_the_old_file(tmp_path: Path) -> None:
         write_atomically(path, half)
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["out.txt"]
+
+
+@pytest.mark.parametrize(
+    ("error", "named"),
+    [
+        (OSError(errno.ENOSPC, "No space left"), "out.txt"),
+        (OSError(errno.EIO, "not from here"), None),
+        (OSError(errno.ENOSPC, "No space left", "of another"), "of another"),
+    ],
+    ids=["full", "other", "named"],
+)
+def test_a_full_disk_names_the_file(error: OSError, named: str | None, tmp_path: Path) -> None:
+    def full(file: IO[bytes]) -> None:
+        raise error
+
+    with pytest.raises(OSError, match=r"No space left|not from here") as caught:
+        write_atomically(tmp_path / "out.txt", full)
+    assert caught.value is error
+    assert error.filename == (str(tmp_path / "out.txt") if named == "out.txt" else named)
+    assert os.listdir(tmp_path) == []
 
 
 def test_unwritable_places_are_named(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given, strategies as st
+from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.ensemble import VotingClassifier
 from sklearn.exceptions import DataConversionWarning
@@ -36,7 +37,7 @@ from dpconvex import (
 from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, Schema
 from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
 from dpconvex.estimators._matrices import _cells_of, numbers_of, numeric_matrix, user_labels
-from dpconvex.estimators._targets import as_series, declared_index, number_array
+from dpconvex.estimators._targets import as_series, checked_classes, declared_index, number_array
 from dpconvex.problems import UserGroups
 
 
@@ -304,8 +305,38 @@ def test_large_numbers_of_arrow_are_not_quoted() -> None:
 @pytest.mark.parametrize("classes", [[0], [1, 1.0], ["a", "a "], [[0, 1]], [2**60, 2**60 + 1]], ids=str)
 def test_classes_must_be_told_apart(classes: Any) -> None:
     for model in classifiers(classes=classes):
-        with pytest.raises(InvalidParameterError, match="at least two different labels"):
+        with pytest.raises(InvalidParameterError, match=r"two different labels|lists or tuples|as float64"):
             fit(model, np.zeros(200))
+
+
+@pytest.mark.parametrize(
+    ("classes", "words"),
+    [
+        (["a", None], "must hold no missing value"),
+        (["a", np.nan], "must hold no missing value"),  # NumPy made "nan" of it
+        (np.array([0, np.nan]), "must hold no missing value"),
+        ([1.0, pd.NA], "must hold no missing value"),
+        ([2**53, 2**53 + 1], "must be different as float64"),
+        ([("b", 2), ("a", 1)], "not lists or tuples of them"),
+        ([[0], [1, 2]], "not lists or tuples of them"),
+        (np.zeros((2, 2)), "not lists or tuples of them"),
+        ({0, 1}, "must be a list or an array, which has an order"),
+        ([1], "at least two different labels, each once"),
+        (["a", "b", "a "], "at least two different labels, each once"),
+    ],
+    ids=str,
+)
+def test_classes_are_refused_for_what_they_are(classes: Any, words: str) -> None:
+    for model in classifiers(classes=classes):
+        with pytest.raises(InvalidParameterError, match=words):
+            fit(model, np.zeros(200))
+    for listed in (range(2), (0, 1), pd.Series([0, 1]), np.array([0, 1])):
+        assert np.array_equal(checked_classes(listed), [0, 1])
+
+
+def test_sparse_labels_are_called_so() -> None:
+    with pytest.raises(InvalidDataError, match=r"y is sparse; .* as with y\.toarray\(\)\.ravel\(\)"):
+        PrivateLogisticRegression(1.0, feature_norm=1.0).fit(np.eye(3), csr_array(np.eye(3)[:, :1] > 0))
 
 
 def test_a_schemas_classes_take_lists_of_anything() -> None:

@@ -71,3 +71,10 @@ class TwoStagePlan(StatedPlan):
         """Return the same recipe's plan for another promise; it depends on no data beyond what this plan depends on."""
         made = cast(Recipe, self.recipe)
         return PLANNERS[made.name](**{**made.inputs, "privacy": privacy})[0]
+
+
+def lacking(problem: LinearModelProblem, epsilon: float, columns: bool, records: bool) -> str:
+    """Return what is missing where columns or records are too few, or there is no constant feature; else ""."""
+    words = ["there are too few such columns"] * (not columns)
+    words += ["there is no constant feature"] * (problem.domain.intercept == 0)
+    return " and ".join([*words, *[f"n * epsilon is {problem.n * epsilon:g}"] * (not records)])

@@ -30,7 +30,7 @@ import numpy as np
 
 from dpconvex import algorithms
 from dpconvex._types import Array, Floats, IntArray, final_dataclass
-from dpconvex.algorithms.erm.two_stage.base import Planner
+from dpconvex.algorithms.erm.two_stage.base import Planner, lacking
 from dpconvex.algorithms.erm.two_stage.recentering import LENGTH_LEMMA, PARTS, MovedPlan, listed, row_lengths, within
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import ReportNoisyMax
@@ -163,9 +163,10 @@ def plan(
     """Return the plan; refuse if there are few numeric columns, no constant feature, or too few records."""
     algorithms.check_average(problem, privacy)
     p, (least, most) = sum(block.size for block in filter(is_binary, problem.domain.blocks)), TUNING.shares
-    if p < TUNING.columns or problem.domain.intercept == 0 or problem.n * most * privacy.epsilon < TUNING.looked:
+    records = problem.n * most * privacy.epsilon >= TUNING.looked
+    if missing := lacking(problem, privacy.epsilon, p >= TUNING.columns, records):
         what = f"needs {TUNING.columns} columns in [0, 1], a constant feature and n * epsilon of "
-        what += f"{TUNING.looked / most:g} at least"
+        what += f"{TUNING.looked / most:g} at least; here {missing}"
         raise InvalidParameterError("algorithm", "joint_bound", what, "Use algorithm='auto'")
     share = max(TUNING.looked / problem.n, least * privacy.epsilon)
     first = ReportNoisyMax(Sensitivity(1.0, "linf", LENGTH_LEMMA, unit=privacy.unit), share)

@@ -32,7 +32,7 @@ from scipy.sparse import issparse
 
 from dpconvex import _rounding, algorithms
 from dpconvex._types import REQUIRED, Array, Floats, IntArray, final_dataclass
-from dpconvex.algorithms.erm.two_stage.base import Planner, TwoStagePlan
+from dpconvex.algorithms.erm.two_stage.base import Planner, TwoStagePlan, lacking
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm
 from dpconvex.mechanisms import NormNoiseMechanism, ReportNoisyMax
@@ -271,9 +271,9 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) 
     widths = numeric_half_widths(problem.domain)
     p = len(widths)
     least, most = TUNING.length_shares
-    if p == 0 or problem.domain.intercept == 0 or problem.n * most * privacy.epsilon < TUNING.miscount:
+    if missing := lacking(problem, privacy.epsilon, p > 0, problem.n * most * privacy.epsilon >= TUNING.miscount):
         what = f"needs numeric columns, a constant feature and n * epsilon of {TUNING.miscount / most:g} at least"
-        raise InvalidParameterError("algorithm", "recentering", what, "Use algorithm='auto'")
+        raise InvalidParameterError("algorithm", "recentering", f"{what}; here {missing}", "Use algorithm='auto'")
     share = max(TUNING.miscount / problem.n, least * privacy.epsilon)
     second = ReportNoisyMax(Sensitivity(1.0, "linf", LENGTH_LEMMA, unit=privacy.unit), share)
     norm = GroupedNorm.block_max(DataDomain.box(p, 1.0))

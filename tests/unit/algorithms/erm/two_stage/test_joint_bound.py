@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
@@ -291,20 +292,20 @@ def test_it_is_taken_and_wins_where_few_columns_are_not_zero(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "task",
+    ("task", "words"),
     [
-        problem(domain=DataDomain((replace(FLAGS, size=15),), 1.0)),
-        problem(domain=DataDomain((replace(FLAGS, values="any"),), 1.0)),
-        problem(domain=DataDomain((FLAGS,))),
-        problem(n=500),
-        problem(n=500, records_per_user=3),
+        (problem(domain=DataDomain((replace(FLAGS, size=15),), 1.0)), "there are too few such columns"),
+        (problem(domain=DataDomain((replace(FLAGS, values="any"),), 1.0)), "there are too few such columns"),
+        (problem(domain=DataDomain((FLAGS,))), "there is no constant feature"),
+        (problem(n=500), "n * epsilon is 500"),
+        (problem(n=500, records_per_user=3), "n * epsilon is 500"),
     ],
     ids=["few columns", "numbers", "no constant", "few records", "few users"],
 )
-def test_it_is_not_offered_where_it_does_not_apply(task: LinearModelProblem) -> None:
+def test_it_is_not_offered_where_it_does_not_apply(task: LinearModelProblem, words: str) -> None:
     privacy = PrivacyParams(1.0, unit="user" if task.grouped else "record")
     assert all(plan.algorithm != "joint_bound" for plan in plans(task, privacy))
-    with pytest.raises(InvalidParameterError):
+    with pytest.raises(InvalidParameterError, match=re.escape(f"of 1000 at least; here {words}. Use")):
         plans(task, privacy, "joint_bound")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -232,19 +233,19 @@ def test_regression_is_recentered_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("task", "epsilon"),
+    ("task", "words"),
     [
-        (problem(domain=DataDomain((Block(3, "l1", 1.0),), 1.0)), 1.0),
-        (problem(domain=DataDomain.box(3, 1.0)), 1.0),
-        (problem(n=100), 1.0),
-        (problem(n=100, records_per_user=3), 1.0),
+        (problem(domain=DataDomain((Block(3, "l1", 1.0),), 1.0)), "there are too few such columns"),
+        (problem(domain=DataDomain.box(3, 1.0)), "there is no constant feature"),
+        (problem(n=100), "n * epsilon is 100"),
+        (problem(n=100, records_per_user=3), "n * epsilon is 100"),
     ],
     ids=["no numeric column", "no constant", "few records", "few users"],
 )
-def test_it_is_not_offered_where_it_does_not_apply(task: LinearModelProblem, epsilon: float) -> None:
-    privacy = PrivacyParams(epsilon, unit="user" if task.grouped else "record")
+def test_it_is_not_offered_where_it_does_not_apply(task: LinearModelProblem, words: str) -> None:
+    privacy = PrivacyParams(1.0, unit="user" if task.grouped else "record")
     assert all(plan.algorithm != "recentering" for plan in plans(task, privacy))
-    with pytest.raises(InvalidParameterError):
+    with pytest.raises(InvalidParameterError, match=re.escape(f"of 1000 at least; here {words}. Use")):
         plans(task, privacy, "recentering")
 
 
