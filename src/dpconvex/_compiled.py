@@ -7,16 +7,12 @@ import numba
 
 
 def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Return a decorator that compiles a function with numba's `options` when it is first called.
-
-    Numba refuses to cache where it finds no folder that it may write to (a read-only installation, no home folder).
-    Such a function is compiled anew in every process: a fit that was paid for must not fail for want of a cache.
-    """
+    """Return a decorator that compiles a function with numba's `options` when it is first called."""
 
     def compiled(function: Callable[..., Any]) -> Any:
         try:
             return numba.njit(cache=True, **options)(function)
-        except RuntimeError:
+        except RuntimeError:  # no folder that it may write to; a fit that was paid for must not fail for that
             return numba.njit(**options)(function)
 
     return compiled

@@ -185,17 +185,14 @@ class Plan(Releasing, ABC):
             return not self.predicted_error.bound < LOOSE * self.yardstick
         return not self.expectation < CLEARLY * self.yardstick
 
+    remark: ClassVar[str] = ""  #: What `note` says beyond the bound
+
     @property
     def note(self) -> str:
         """The remark of a table beside the bound: that it is an estimate, hopeless or vacuous, and what it is for."""
         error = self.predicted_error
         promises = ["hopeless"] if self.hopeless else ["vacuous"] * error.vacuous
         return ", ".join(["estimate"] * (not error.proved) + promises + [self.remark] * bool(self.remark))
-
-    @property
-    def remark(self) -> str:
-        """What `note` says beyond the bound; by default nothing."""
-        return ""
 
     @property
     def outlook(self) -> str:
@@ -366,8 +363,8 @@ def require_average(problem: LinearModelProblem, factored: bool = False) -> None
 def require_plain(problem: Problem) -> None:
     """Raise `InvalidParameterError` for a problem with a factor: most theory is for the parameters themselves."""
     if getattr(problem, "factor", None) is not None:
-        remedy = "Use algorithm='objective_perturbation'"
-        raise InvalidParameterError("factor", "given", "must be None for this algorithm", remedy)
+        what = "must be None for this algorithm"
+        raise InvalidParameterError("factor", "given", what, "Use algorithm='objective_perturbation'")
 
 
 def beyond_floats(problem: str) -> InvalidParameterError:

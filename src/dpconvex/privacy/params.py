@@ -76,10 +76,7 @@ class PrivacyParams:
 
 
 def check_part(whole: PrivacyParams, part: PrivacyParams, name: str) -> None:
-    """Raise `InvalidParameterError` unless a plan inside another one protects the same and promises no more.
-
-    `part` is its promise, which alone bounds what it releases later, from what it released.
-    """
+    """Raise `InvalidParameterError` unless the promise of a plan inside another one is the same or a smaller one."""
     if (part.neighboring, part.unit) != (whole.neighboring, whole.unit):
         what = f"must protect what the whole does: neighbors {whole.neighboring}, unit {whole.unit}"
         raise InvalidParameterError(name, f"{part.neighboring}, {part.unit}", what)

@@ -8,7 +8,6 @@ registers itself; certificates can name these classes and nothing else.
 import dataclasses
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, TypeVar
@@ -129,12 +128,15 @@ def inner_event(name: str, value: Any, kind: type[E]) -> E:
     return event
 
 
-def only_relation(name: str, events: Iterable[Event]) -> Neighboring | None:
-    """Return the only relation for which the prices of all events hold, None for any; refuse two of them."""
-    found = {event.neighboring for event in events} - {None}
-    if len(found) > 1:
-        raise InvalidParameterError(name, sorted(map(str, found)), "must have prices for the same neighbors")
-    return next(iter(found), None)
+class ComposedEvent(Event):
+    """An event made of others, whose price holds for the one relation for which theirs hold."""
+
+    @property
+    def neighboring(self) -> Neighboring | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        found = {event.neighboring for event in self.inner} - {None}
+        if len(found) > 1:
+            raise InvalidParameterError("events", sorted(map(str, found)), "must have prices for the same neighbors")
+        return next(iter(found), None)
 
 
 def _plain(value: Any) -> Any:

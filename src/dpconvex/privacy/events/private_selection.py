@@ -26,8 +26,7 @@ from typing import Any, ClassVar
 from dpconvex import _rounding, _validate
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import accounting
-from dpconvex.privacy.events.base import Event, Parts, inner_event, only_relation, pure_delta
-from dpconvex.privacy.params import Neighboring
+from dpconvex.privacy.events.base import ComposedEvent, Event, Parts, inner_event, pure_delta
 from dpconvex.privacy.profiles import charge, smallest
 
 LAW_SLACK = Fraction(1, 2**50)
@@ -46,7 +45,7 @@ def added_up(uses: Iterable[Used]) -> list[list[tuple[Event, int]]]:
 
 
 @dataclass(frozen=True)
-class WholeRun(Event):
+class WholeRun(ComposedEvent):
     """Several uses of mechanisms, on all records or on disjoint blocks of them, as one event."""
 
     uses: tuple[Used, ...]
@@ -54,15 +53,11 @@ class WholeRun(Event):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "uses", tuple(_used(use) for use in _listed("uses", self.uses)))
-        only_relation("uses", self.inner)
+        _ = self.neighboring
 
     @property
     def inner(self) -> tuple[Event, ...]:
         return tuple(event for _, _, event in self.uses)
-
-    @cached_property
-    def neighboring(self) -> Neighboring | None:
-        return only_relation("uses", self.inner)
 
     @cached_property
     def _lists(self) -> list[list[tuple[Event, int]]]:
@@ -98,7 +93,7 @@ class WholeRun(Event):
 
 
 @dataclass(frozen=True)
-class RepeatedSelection(Event):
+class RepeatedSelection(ComposedEvent):
     """The best of a secret random number of runs; see the module's docstring."""
 
     # What one run costs: one event for every candidate that it may draw, at least one event. The profile of Q is at
@@ -111,7 +106,7 @@ class RepeatedSelection(Event):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "runs", tuple(inner_event("runs", run, Event) for run in _listed("runs", self.runs)))
-        only_relation("runs", self.runs)
+        _ = self.neighboring
         _validate.real("shape", self.shape, above=-1.0, at_most=10.0)
         _validate.real("gamma", self.gamma, at_least=0.0, below=1.0)
         _validate.integer("most", self.most, at_least=1, at_most=MOST_RUNS)
@@ -119,10 +114,6 @@ class RepeatedSelection(Event):
     @property
     def inner(self) -> tuple[Event, ...]:
         return self.runs
-
-    @cached_property
-    def neighboring(self) -> Neighboring | None:
-        return only_relation("runs", self.runs)
 
     @cached_property
     def weights(self) -> tuple[float, ...]:

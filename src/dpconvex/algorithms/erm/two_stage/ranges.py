@@ -36,7 +36,7 @@ import numpy as np
 
 from dpconvex import _rounding
 from dpconvex._types import Array, Floats, IntArray, final_dataclass, forwarded
-from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, check_unit, uses
+from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, uses
 from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import continued, recorded
@@ -425,7 +425,6 @@ def plan(
         raise InvalidParameterError("columns", columns, "must be different columns")
     if not 2 <= knots <= ranges.PARTS // 2:
         raise InvalidParameterError("knots", knots, f"must be 2 to {ranges.PARTS // 2}")
-    check_unit(then.problem, privacy)
     facts = privacy.epsilon, then.problem.n, len(columns), len(placed), target, knots
     *octaves, share = _shares(*facts)
     first = of_target = None
