@@ -2776,8 +2776,8 @@ MUTANTS = (
     ),
     Mutant(
         "nested plans: the best of some runs is for any neighbors",
-        "privacy/events/private_selection.py",
-        'return only_relation("runs", self.runs)',
+        "privacy/events/base.py",
+        "return next(iter(found), None)",
         "return None",
         "",
         ("tests/unit/privacy/events/test_private_selection.py", "-k", "made_of_others"),
