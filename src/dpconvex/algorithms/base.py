@@ -347,10 +347,7 @@ def begin(
 
 
 def require_average(problem: LinearModelProblem, factored: bool = False) -> None:
-    """Raise `InvalidParameterError` for a tilted or attacked problem: an algorithm's theory is for average losses.
-
-    So does a factor, unless the algorithm's theory is for problems that are `factored`.
-    """
+    """Raise `InvalidParameterError` for a tilted or attacked problem, and for one with a factor unless `factored`."""
     if not factored:
         require_plain(problem)
     remedy = "Use algorithm='output_perturbation'"

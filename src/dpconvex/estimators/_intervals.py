@@ -85,7 +85,8 @@ class WithIntervals(PrivateLinearModel):
         whole, own = replace(self.plan_.privacy, epsilon=epsilon), cast(InferencePlan, inference_of(self.plan_))
         if own is self.plan_:
             return (own.at(whole),)
-        features = self._feature_map(self.n_features_in_)
+        features: Any = self._feature_map(self.n_features_in_)
+        features = features.at(knots) if (knots := getattr(self.plan_, "knots", 2)) > 2 else features
         return self._with_ranges(features, (own.at(self._rest(features, whole, own.problem.n)),), whole)
 
     def _weights(self, X: Any, sample_weight: Any) -> Floats | None:
@@ -158,7 +159,7 @@ class WithIntervals(PrivateLinearModel):
         ends = f" (targets: {bounds.lower:.4g} to {bounds.upper:.4g})" if (bounds := self._target_range()) else ""
         bounded = bool((intervals.spread.shrunk < 1).any())
         if self.schema is not None or plan.layout.categories:  # as vertices of shapes are
-            whole = "whole range of a number, as found," if spent > 0 else "whole declared range of a number,"
+            whole = "whole range of a number, declared or found," if spent > 0 else "whole declared range of a number,"
             per = f"over the {whole} and against the level named, or the first of two"
             at = "at the middle of ranges and of two levels, and at levels named"
         notes = (

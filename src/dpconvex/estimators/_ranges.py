@@ -9,6 +9,7 @@ from dpconvex import _rounding
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.erm.registry import Found, plans
 from dpconvex.algorithms.erm.two_stage import ranges
+from dpconvex.algorithms.erm.two_stage.constant import ConstantPlan
 from dpconvex.algorithms.select import Plans
 from dpconvex.data import Schema
 from dpconvex.errors import BudgetExceededError, UnsupportedEventError
@@ -76,7 +77,7 @@ class FindsRanges:
 
     def _released(self, features: FeatureMap, ran: LinearModelPlan) -> tuple[NumberRange, ...]:
         """Return the ranges that a run found; if its answer is a constant, which uses no column, arbitrary ranges."""
-        unused = len(features.unranged) * (ran.algorithm == "constant")
+        unused = len(features.unranged) * (not getattr(ran, "columns", ()))
         return (*(ranges.ranges.WHOLE,) * unused, *getattr(ran, "found", ()))
 
     def _target_part(self, ran: LinearModelPlan) -> tuple[NumberRange, ...]:
@@ -94,7 +95,8 @@ class FindsRanges:
         if not self._may_look:
             return 0.0, 0.0
         epsilon, felt = self._beside(features, privacy, n).epsilon, ranges.weighing(n, privacy)
-        target = self._target_range() and not (self._yes_or_no and felt * epsilon < ranges.ENDS)
+        kept = bool(getattr(self, "inference", False)) or (self._yes_or_no and felt * epsilon < ranges.ENDS)
+        target = self._target_range() and not kept  # a clipped target is another thing to estimate
         each = ranges.looks_cost(epsilon, felt, len(features.lookable))
         return ranges.look_cost(epsilon, felt) if target else 0.0, each
 
@@ -139,7 +141,7 @@ class FindsRanges:
         place = features.place if features.unranged or features.placed or looks else None  # else already encoded
 
         def ranged(each: Any) -> LinearModelPlan:
-            if each.algorithm != "constant":
+            if not isinstance(each, ConstantPlan):  # a plan that finds users' numbers of records may turn into one
                 return ranges.plan(each, privacy, *asked).through(place) if finds else each
             if self._finds_target:
                 own = ranges.remaining(privacy.epsilon, n, 0, target=True)

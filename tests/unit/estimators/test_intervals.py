@@ -102,7 +102,7 @@ def test_a_summary_says_what_statistics_packages_say(fitted: PrivateLogisticRegr
 def test_a_summary_says_what_a_coefficient_is_per(fitted: PrivateLogisticRegression) -> None:
     """Of a schema: over the whole range, with the intercept in the middle of it. Of a matrix: in its own units."""
     text, found = str(fitted.summary()), fitted.summary().found.estimate
-    assert "Coefficients are over the whole range of a number, as found, and against the level named, or" in text
+    assert "Coefficients are over the whole range of a number, declared or found, and against the level" in text
     assert "The intercept is at the middle of ranges and of two levels, and at levels named." in text
     rows = pa.table({"x": [0.0, 10.0, 5.0], "z": [5.0] * 3, "kind": ["a"] * 3})
     low, high, middle = fitted.decision_function(rows)
@@ -380,7 +380,7 @@ def test_ranges_come_before_intervals_which_then_are_per_range(delta: float) -> 
     """Coefficients over their found ranges are slopes in the columns' own units, wherever the ranges lie."""
     wide = tuple(replace(each, lower=-100.0, upper=300.0) if each.numeric else each for each in COLUMNS)
     open_ = tuple(UnrangedColumn(each.name) if each.numeric else each for each in COLUMNS)
-    goals = NumericTarget("amount", -1000, 1000), UnrangedTarget("amount")
+    goals = NumericTarget("amount", 0, 100), UnrangedTarget("amount")
     for columns, goal in zip((wide, open_), goals, strict=True):
         found = PrivateLinearRegression(5.0, delta, schema=Schema(columns, goal), inference=True, random_state=1)
         found.fit(TABLE)
@@ -403,6 +403,30 @@ def test_ranges_come_before_intervals_which_then_are_per_range(delta: float) -> 
     declared = clone(found).set_params(schema=Schema(wide, goals[0]), algorithm="objective_perturbation").fit(TABLE)
     assert declared.ranges_ == ()
     assert "whole declared range" in str(declared.summary())
+
+
+@pytest.mark.parametrize("rare", [0.01, 0.03])
+def test_no_look_narrows_the_target_of_intervals(rare: float) -> None:
+    """A part without the rare values would make another thing of what is estimated; private ranges are asked for."""
+    rng = np.random.default_rng(5)
+    given = rng.uniform(0, 1, (40_000, 2))
+    yes = rng.random(len(given)) < rare * (0.5 + given[:, 0])
+    for y, most in ((yes * 1.0, 1.0), (yes * rng.uniform(0, 1000, len(given)), 1000.0)):
+        found = PrivateLinearRegression(
+            2.0, feature_bounds=(-5, 5), target_bounds=(0, most), inference=True, random_state=0
+        ).fit(given, y)
+        slope = np.linalg.lstsq(np.column_stack([given, np.ones(len(y))]), y, rcond=None)[0][0]
+        assert (found.ranges_[0].lower, found.ranges_[0].upper) == (0, most)
+        assert found.conf_int(0.999)[1, 0] < slope < found.conf_int(0.999)[1, 1]
+
+
+def test_additive_plans_at_another_epsilon_find_as_many_knots() -> None:
+    frame = TABLE.select(["x", "z"]).to_pandas()
+    model = PrivateAdditiveRegressor(
+        3.0, feature_bounds="private", target_bounds="private", knots=4, inference=True, random_state=1
+    ).fit(frame, TABLE["amount"].to_numpy())
+    again = model.plans_at(3.0)[0]
+    assert (again.knots, again.then.privacy) == (model.plan_.knots, model.plan_.then.privacy)
 
 
 def test_looks_do_not_take_what_a_finite_interval_needs() -> None:
