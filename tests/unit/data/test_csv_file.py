@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, strategies as st
@@ -233,3 +234,13 @@ def test_utf_16_is_told(folder: Path) -> None:
 
 def test_names_may_be_quoted_and_hold_line_breaks(folder: Path) -> None:
     assert rows(folder, b'"a\n(1)","b ""c""",\xff\n1,2,3\n', ("a\n(1)", 'b "c"', "\ufffd")) == [(b"1", b"2", b"3")]
+
+
+def test_every_column_is_a_text_of_its_own(folder: Path) -> None:
+    """Some versions of pyarrow, up to 23, misread texts whose offsets do not begin at 0."""
+    (folder / "t.csv").write_text("a,b,c\n1,two,x\n33,,y\n", encoding="utf-8")
+    for column in csv_columns(folder / "t.csv", ("a", "b", "c")).values():
+        for chunk in column.chunks[1:]:
+            offsets, cells = np.frombuffer(chunk.buffers()[1], np.int64), chunk.buffers()[2]
+            assert offsets[0] == 0
+            assert offsets[-1] == cells.size
