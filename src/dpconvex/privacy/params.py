@@ -78,7 +78,7 @@ class PrivacyParams:
 def check_part(whole: PrivacyParams, part: PrivacyParams, name: str) -> None:
     """Raise `InvalidParameterError` unless the promise of a plan inside another one is the same or a smaller one."""
     if (part.neighboring, part.unit) != (whole.neighboring, whole.unit):
-        what = f"must protect what the whole does: neighbors {whole.neighboring}, unit {whole.unit}"
+        what = f"must protect what the whole does: neighboring {whole.neighboring}, unit {whole.unit}"
         raise InvalidParameterError(name, f"{part.neighboring}, {part.unit}", what)
     if part.epsilon > whole.epsilon or part.delta > whole.delta:
         what = f"must promise at most epsilon={whole.epsilon:g} and delta={whole.delta:g}"

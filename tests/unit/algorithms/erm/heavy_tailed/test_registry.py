@@ -99,7 +99,7 @@ def test_a_plan_that_spends_too_much_is_refused(mutant: str, method: str) -> Non
     plan = leveled(problem(method=method), PrivacyParams(1.0), HEAVY_METHODS[method])
     greedy = replace(plan.scale, epsilon=1.01)
     rich = leveled(problem(method=method), PrivacyParams(1.2), HEAVY_METHODS[method]).then
-    with pytest.raises(BudgetExceededError):
+    with pytest.raises(BudgetExceededError if mutant == "first" else InvalidParameterError, match="at most epsilon"):
         replace(plan, scale=greedy) if mutant == "first" else replace(plan, then=rich)
 
 
