@@ -445,7 +445,7 @@ def test_inference_prints_intervals_and_keeps_them_with_the_model(run: Any, publ
     assert "[0.005" in run("intervals", "m", "--level", 0.99).stdout
     assert run("fit", public_files / "train.csv", "--schema", toml, "--epsilon", 3, "--out", "k").exit_code == 0
     assert run("intervals", "k").stderr.startswith("error: no --inference: is not paid for: ")
-    assert run("intervals", "k").stderr.endswith("Fit with --inference.\n")
+    assert run("intervals", "k").stderr.endswith("Fit with --inference\n")
 
 
 def test_inference_is_in_the_json_and_refused_where_it_is_not_offered(
