@@ -1,11 +1,13 @@
 """``python -m dpconvex``, and the command ``dpconvex``: one line if Ctrl-C comes before the command has begun."""
 
+import os
 import signal
 import sys
 
 
 def main() -> None:
     """Run the command line."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # closed by the caller: no file of ours may take its place
     try:
         from dpconvex.cli.main import app
     except KeyboardInterrupt:

@@ -165,7 +165,8 @@ def json_text(value: Any) -> str:
 
 def print_files(certificate: "dpconvex.PrivacyCertificate", folder: Path, *names: str, **facts: Any) -> None:
     """Print as JSON where files were written, what they hold, and their certificate."""
-    print_json({"files": [str(folder / name) for name in names], **facts, "certificate": certificate.to_dict()})
+    files = [str(folder / name) for name in names if (folder / name).exists()]  # a page could perhaps not be made
+    print_json({"files": files, **facts, "certificate": certificate.to_dict()})
 
 
 def print_released(certificate: "dpconvex.PrivacyCertificate", folder: Path, *names: str, metrics: Any = None) -> None:
@@ -173,7 +174,8 @@ def print_released(certificate: "dpconvex.PrivacyCertificate", folder: Path, *na
     print_text(f"\n{certificate.explain(reasons=False)}\nReasons: dpconvex verify {shlex.quote(str(folder))} --explain")
     if metrics is not None:
         print_text(f"\nTest file, NOT PRIVATE: {metrics.text()}.")
-    print_text(f"\nWrote {', '.join(names[:-1])} and {names[-1]} to {folder}")
+    *others, last = (name for name in names if (folder / name).exists())  # a page could perhaps not be made
+    print_text(f"\nWrote {', '.join(others)} and {last} to {folder}")
 
 
 def write_page(path: str | Path, template: str, **content: Any) -> None:
@@ -190,6 +192,7 @@ def write_page(path: str | Path, template: str, **content: Any) -> None:
 def own_risk(page: str) -> Iterator[None]:
     """Write a page in the block; a fault there must not lose what was released and paid for."""
     try:
+        _validate.installed("jinja2", "matplotlib")
         yield
     except OSError:  # a disk that is full: nothing of the folder is kept
         raise

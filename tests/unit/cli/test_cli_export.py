@@ -105,3 +105,10 @@ def test_an_interrupt_while_importing_is_one_line() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (130, "Aborted.\n")
+
+
+def test_a_closed_standard_output_takes_no_place_of_a_file(place: Path) -> None:
+    """With ``>&-`` commands that write bytes ended with a traceback, and the first opened file was standard output."""
+    command = f"{sys.executable} -m dpconvex predict {place / 'model.skops'} {place / 't.csv'} >&-"
+    ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (0, "")

@@ -60,6 +60,7 @@ def test_a_page_that_fails_does_not_cost_the_release(run: Any, public_files: Pat
     assert result.exit_code == 0, result.output
     assert "report.html could not be made (ZeroDivisionError" in result.stderr
     assert {path.name for path in Path("synthetic").iterdir()} == {"synthetic.csv", "certificate.json"}
+    assert "Wrote synthetic.csv and certificate.json to" in result.stdout  # no page that does not exist
 
 
 def test_a_private_run_verifies(run: Any, public_files: Path) -> None:
