@@ -77,6 +77,8 @@ HISTOGRAM = "tests/unit/mechanisms/test_joint_histogram.py"
 RANGES = "tests/unit/algorithms/erm/two_stage/test_ranges.py"
 TARGET_RANGE = "tests/unit/algorithms/erm/two_stage/test_target_range.py"
 COLUMN_RANGES = "tests/unit/algorithms/erm/two_stage/test_column_ranges.py"
+L1_CONSTANT = "tests/unit/algorithms/minimax/test_constant.py"
+TARGET_LOOK = "tests/unit/algorithms/test_target_look.py"
 ADDED_LOOKS = "tests/unit/algorithms/erm/two_stage/test_added_looks.py"
 CENTERING = "tests/unit/algorithms/erm/two_stage/test_recentering.py"
 JOINT_BOUND = "tests/unit/algorithms/erm/two_stage/test_joint_bound.py"
@@ -1311,6 +1313,38 @@ MUTANTS = (
         '    first, feed = file.read(_HEAD).replace(b"\\r\\n", b""), b""',
         "",
         ("tests/unit/data/test_csv_file.py::test_a_lone_quote_in_the_header_lets_no_record_choose_how_lines_end",),
+    ),
+    Mutant(
+        "a constant over the l1 ball: as if a record moved the sum by 1",
+        "algorithms/minimax/constant.py",
+        'Sensitivity(2.0, "l1", LEMMA)',
+        'Sensitivity(1.0, "l1", LEMMA)',
+        "constant/sparse",
+        (f"{L1_CONSTANT}::test_a_replaced_target_moves_the_sum_by_at_most_two",),
+    ),
+    Mutant(
+        "a constant over the l1 ball: targets are not clipped",
+        "algorithms/minimax/constant.py",
+        "finite(self.problem.loss.clip_targets(y if y.ndim == 1 else y[:, 0]), bound)",
+        "finite(y if y.ndim == 1 else y[:, 0], 1e9)",
+        "constant/sparse",
+        (f"{L1_CONSTANT}::test_a_replaced_target_moves_the_sum_by_at_most_two",),
+    ),
+    Mutant(
+        "target look: a part is chosen as if half a record could be replaced",
+        "algorithms/target_look.py",
+        'Sensitivity(1.0, "linf", looks.LEMMA)',
+        'Sensitivity(0.5, "linf", looks.LEMMA)',
+        "",
+        (f"{TARGET_LOOK}::test_the_law_of_the_part_keeps_the_promise",),
+    ),
+    Mutant(
+        "target look: where a target lies in the part depends on the other records",
+        "algorithms/target_look.py",
+        "kept.encode(_numbers(y))",
+        "kept.encode(_numbers(y) + 0.5 - _numbers(y).max())",
+        "",
+        (f"{TARGET_LOOK}::test_targets_are_clipped_into_the_released_part_one_by_one",),
     ),
     Mutant(
         "looks: which parts are on offer follows from the counts",

@@ -7,7 +7,7 @@ import sys
 
 def main() -> None:
     """Run the command line."""
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # closed by the caller: no file of ours may take its place
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 (closed by the caller: no file may take its place)
     try:
         from dpconvex.cli.main import app
     except KeyboardInterrupt:

@@ -39,7 +39,7 @@ from dpconvex import (
     verification,
     verify,
 )
-from dpconvex.algorithms import curvature, recipes
+from dpconvex.algorithms import curvature, recipes, target_look
 from dpconvex.algorithms.erm import gradient_descent
 from dpconvex.algorithms.erm.heavy_tailed.registry import HEAVY_METHODS, heavy_plans
 from dpconvex.algorithms.erm.registry import ERM_METHODS, Methods, plans
@@ -102,7 +102,11 @@ def linear(loss: Any = None, n: int = 400, users: bool = False, domain: DataDoma
 
 
 def lasso() -> Any:
-    return l1_ball_loss(SquaredLoss(1.0, prediction_bound=1.0), 400, 6, 1.0, third_derivative=0.0)
+    return l1_ball_loss(SquaredLoss(1.0, prediction_bound=1.0), 400, 6, 1.0, third_derivative=0.0, intercept=True)
+
+
+def numbers_over_a_ball() -> Any:
+    return plan_saddle(lasso(), replace(PURE, epsilon=0.9))[0]
 
 
 def grouped() -> Any:
@@ -266,6 +270,8 @@ PLANS: dict[str, Callable[[], Any]] = {
     "joint bound users": lambda: plans(linear(n=4_000, users=True, domain=FLAGS), FOR_USERS, "joint_bound")[0],
     "joint bound after": found_bound,
     "recentering users": lambda: plans(linear(n=4_000, users=True), FOR_USERS, "recentering")[0],
+    "target look": lambda: target_look.plan(numbers_over_a_ball(), PURE),
+    "target look after": lambda: target_look.plan(numbers_over_a_ball(), PURE).resumed((3, 7)),
     "ranges": ranged,
     "ranges after": found_ranges,
     "knots after": found_knots,

@@ -164,8 +164,7 @@ def fit(
         _output.print_text(f"Its certificate and the numbers: {_output.EVALUATED} and {_output.METRICS}.")
     if estimator.status_ != "ok":
         _output.print_text(f"Status: {estimator.status_}. The run ended early; its last released point is the model.")
-    if estimator.ranges_:
-        _output.print_text(f"Wrote the schema with the ranges found to {out / _output.FOUND}")
+    print_found(estimator, out)
     _output.print_released(estimator.certificate_, out, *names, metrics=metrics)
 
 
@@ -183,10 +182,21 @@ def write_outputs(model: PrivateLinearModel, folder: Path, origin: Origin, measu
 
     model.certificate_ = write_certificate(model.certificate_, folder, origin.paid)
     dpconvex.save_model(model, folder / _output.MODEL)
-    if model.ranges_ and model.found_schema_ is not None:
-        (folder / _output.FOUND).write_text(model.found_schema_.to_toml(), encoding="utf-8")
+    write_found(model, folder)
     with _output.own_risk(_output.REPORT):
         write_report(model, folder / _output.REPORT, origin, measured)
+
+
+def write_found(model: Any, folder: Path) -> None:
+    """Write the schema with the ranges that a fit found, if it found any and has a schema."""
+    if model.ranges_ and model.found_schema_ is not None:
+        (folder / _output.FOUND).write_text(model.found_schema_.to_toml(), encoding="utf-8")
+
+
+def print_found(model: Any, out: Path) -> None:
+    """Say where the schema with the ranges found is, if there is one."""
+    if model.ranges_:
+        _output.print_text(f"Wrote the schema with the ranges found to {out / _output.FOUND}")
 
 
 def measure(estimator: Any, held_out: Any) -> Metrics | RegressionMetrics:
@@ -348,12 +358,14 @@ def fit_sparse(
         metrics = None if held_out is None else measure(estimator, held_out)
         estimator.certificate_ = write_certificate(estimator.certificate_, folder, paid)
         dpconvex.save_model(estimator, folder / _output.MODEL)
-    names = (_output.MODEL, _output.CERTIFICATE)
+        write_found(estimator, folder)
+    names = (_output.MODEL, _output.CERTIFICATE, *(_output.FOUND,) * bool(estimator.ranges_))
     if as_json:
         measures = {"plan": sparse_facts(estimator.plan_), "test": metrics and metrics.to_dict()}
         return _output.print_files(estimator.certificate_, out, *names, **measures)
     _show_sparse((estimator.plan_,), promise, False)
     print_labels(declared)
+    print_found(estimator, out)
     _output.print_released(estimator.certificate_, out, *names, metrics=metrics)
 
 

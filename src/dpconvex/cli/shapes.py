@@ -79,19 +79,16 @@ def export(
     output: Annotated[Path | None, typer.Option(help="File to write. Default: stdout.")] = None,
     table: Annotated[str, typer.Option(help="Table that the SQL query scores.")] = "records",
 ) -> None:
-    """Write a fitted linear or additive model in another tool's form. It is released, so this costs no privacy.
+    """Write a fitted model in another tool's form. It is released, so this costs no privacy.
 
     json: plain tables, documented; sklearn: a scikit-learn pipeline (skops file); onnx; sql: a query that scores a
     table; card: a model card in Markdown.
     """
-    from dpconvex.estimators.base import PrivateLinearModel
     from dpconvex.estimators.export import to_card, to_onnx
     from dpconvex.estimators.persistence import archive
 
     _validate.choice("format", form, FORMATS)
     fitted = dpconvex.load_model(model)
-    if not isinstance(fitted, PrivateLinearModel):
-        raise InvalidDataError(f"{model}: holds a {type(fitted).__name__}. Linear and additive models are exported")
     if form in ("onnx", "sklearn") and output is None:
         raise InvalidParameterError("output", None, f"must name a file for the format {form}", "Give --output FILE")
     if form == "sklearn":

@@ -16,7 +16,7 @@ from sklearn.metrics import accuracy_score, r2_score
 
 from dpconvex import _validate
 from dpconvex._types import Array, Floats, final_dataclass
-from dpconvex.algorithms import stored
+from dpconvex.algorithms import Plan, stored
 from dpconvex.data import NumericTarget, Schema
 from dpconvex.data.frames import Series, codes, distinct_values, kind_of, numbers, texts_series, type_name, typed
 from dpconvex.data.targets import PRIVATE
@@ -24,6 +24,8 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
 from dpconvex.estimators._features import checked_schema
 from dpconvex.estimators._matrices import column_of, elements, numbers_of, same_length
 from dpconvex.losses import LinearModelLoss, SmoothLoss, WeightedLoss
+from dpconvex.problems import NumberRange
+from dpconvex.problems.data.ranges import PARTS, kept
 
 
 def as_series(y: Any, name: str = "y") -> tuple[Series, str]:
@@ -274,6 +276,12 @@ class Classifier(ClassifierMixin, ABC):
 class Regressor(RegressorMixin, ABC):
     """A regressor whose `score` reads a table with a schema as `fit` does."""
 
+    schema: Any
+    target_bounds: Any
+    ranges_: Any
+    n_features_in_: Any
+    _feature_map: Any
+
     @property
     def output_scale(self) -> float:
         return self._range().width
@@ -282,9 +290,32 @@ class Regressor(RegressorMixin, ABC):
     def _numbers(self, X: Any, y: Any) -> Array:
         """Return the targets in their own unit."""
 
-    @abstractmethod
+    @property
+    def _finds_target(self) -> bool:
+        return finds_range(self.target_bounds, self.schema)
+
+    def _declared(self) -> TargetRange:
+        """Return the range that targets are given in; a range of width 1 if a fit finds it."""
+        return TargetRange(-0.5, 0.5) if self._finds_target else declared_range(self.target_bounds, self.schema)
+
     def _range(self) -> TargetRange:
-        """Return the target's range."""
+        """Return the range of predictions: the declared range, the part of it that a fit kept, or the found range."""
+        of_columns = len(self._feature_map(self.n_features_in_).unranged) if self.ranges_ else 0
+        found = self.ranges_[of_columns : of_columns + 1]
+        return TargetRange(found[0].lower, found[0].upper) if found else self._declared()
+
+    _target_range = _range
+
+    @property
+    def _yes_or_no(self) -> bool:
+        target = getattr(self.schema, "target", None) if self.target_bounds is None else None
+        bounds = self._declared()
+        return bounds.width == 1 and float(bounds.lower).is_integer() and not 0 < getattr(target, "step", 0.0) < 0.25
+
+    def _target_part(self, ran: Plan) -> tuple[NumberRange, ...]:
+        whole = (0, PARTS) if getattr(ran, "cells", ()) else ()  # `ranges_` has a place for it
+        bounds, cells = self._declared(), getattr(ran, "target_cells", ()) or whole
+        return (kept(NumberRange(bounds.lower, bounds.upper), *cells),) if cells else ()
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return R^2; of a table with a schema without `y`, too. On private data it is not private."""

@@ -1,4 +1,4 @@
-"""Export of fitted linear and additive models: plain tables (JSON), scikit-learn, ONNX, SQL and a model card.
+"""Export of fitted linear, additive and sparse models: plain tables (JSON), scikit-learn, ONNX, SQL and a model card.
 
 A model of declared columns sums a broken line per number and a value per level (a column's *rule*; its *vertices* are
 the knots or levels, and a missing cell). It uses released numbers and public facts only, so this costs no privacy.
@@ -21,8 +21,9 @@ from dpconvex._types import Floats
 from dpconvex.data.columns import NumericColumn
 from dpconvex.data.frames import NUMBER
 from dpconvex.errors import InvalidParameterError
-from dpconvex.estimators._features import FeatureMap, FromSchema, Scaled
+from dpconvex.estimators._features import Declared, FeatureMap, FromSchema, Scaled
 from dpconvex.estimators._shapes import level_shape, numeric_shape
+from dpconvex.estimators._targets import FromLogits
 from dpconvex.problems import NumberRange
 
 if TYPE_CHECKING:
@@ -35,10 +36,15 @@ MOST_METRICS = 20  #: Most rows of the table of metrics in a model card
 class Exported:
     """A fitted model that can be exported to other tools."""
 
+    _lists_all: bool = True  #: Whether columns that add nothing are listed, too
+
     def _terms(self) -> list[dict[str, Any]]:
         """Return each column's rule, with each output's values at its vertices; scores add up values of all columns."""
         model: Any = self
-        coef, columns = model.encoded_coef_, _columns(model._fitted_map(), self)
+        features = model._fitted_map()
+        coef, columns = model.encoded_coef_, _columns(features, self)
+        if isinstance(features, Declared):  # encoded as they are
+            coef = coef * [column.upper - column.lower for column in columns]
         found, start = list[dict[str, Any]](), 0
         for k, column in enumerate(columns):
             part = coef[:, start : start + column.block.size]
@@ -50,14 +56,15 @@ class Exported:
                 shape = level_shape(column, k)
                 part = np.hstack([-part / 2, part / 2]) if column.binary else part
             found.append({"name": column.name, "values": part.tolist(), **shape.rule})
-        return found
+        used = [rule for rule in found if self._lists_all or np.any(rule["values"])]
+        return used or found[:1]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain tables of the whole model: a few lines of code in any language can score records with them."""
         check_is_fitted(self)
         model: Any = self
         bounds = None if "classes_" in vars(self) else model._range()
-        cap = model._link.cap if "slope_cap_" in vars(self) else None
+        cap = model._link.cap if "slope_cap_" in vars(self) else 1.0 if isinstance(self, FromLogits) else None
         return {
             "format": "dpconvex-model", "version": VERSION, "estimator": type(self).__name__,
             "intercept": np.atleast_1d(model.encoded_intercept_).tolist(),
@@ -112,11 +119,14 @@ def _columns(features: FeatureMap, model: Any) -> tuple[Any, ...]:
     """Return a linear model's columns; refuse a model that clips whole rows."""
     if isinstance(features, FromSchema):
         return features.schema.columns
-    if not isinstance(features, Scaled):
+    blocks = features.domain.blocks
+    if not isinstance(features, Scaled) and any(block.norm != "linf" for block in blocks):
         what, remedy = "has rows clipped as a whole, for which no other tool has a step", "Fit with feature_bounds"
         raise InvalidParameterError("feature_norm", model.feature_norm, what, remedy)
-    names = [str(name) for name in vars(model).get("feature_names_in_", range(len(features.lower)))]
-    return tuple(map(NumericColumn, names, features.lower.tolist(), features.upper.tolist()))
+    upper = np.repeat([block.bound for block in blocks], [block.size for block in blocks])
+    lower, upper = (features.lower, features.upper) if isinstance(features, Scaled) else (-upper, upper)
+    names = [str(name) for name in vars(model).get("feature_names_in_", range(len(upper)))]
+    return tuple(map(NumericColumn, names, lower.tolist(), upper.tolist()))
 
 
 def _functions(rule: dict[str, Any]) -> tuple[Any, ...]:
@@ -181,8 +191,10 @@ def _pipeline(model: Any) -> Any:
         steps.append((rule["name"], step, [rule["column"]]))
         coefs.append(more)
     table, coef = pd.DataFrame(cells), np.hstack(coefs)
-    if model.schema is None and "feature_names_in_" not in vars(model):
-        table, steps = table.to_numpy(), [(name, step, [k]) for k, (name, step, _) in enumerate(steps)]
+    if model.schema is None and "feature_names_in_" not in vars(model):  # columns are called by their numbers
+        whole = np.zeros((2, model.n_features_in_))
+        whole[:, [int(name) for name in cells]] = table.to_numpy()
+        table, steps = whole, [(name, step, [int(name)]) for name, step, _ in steps]
     columns = ColumnTransformer(steps)
     if facts["classes"] is None:
         clip = FunctionTransformer(inverse_func=partial(np.clip, a_min=facts["bounds"][0], a_max=facts["bounds"][1]))

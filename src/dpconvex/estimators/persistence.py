@@ -295,12 +295,11 @@ def _check_restored(model: SavedModel, names: Any, classes: Array | None) -> Non
     """Raise as if the parameters had been given by a user, and unless the parts of the model agree."""
     _parameters(model)
     _sizes(model)
-    if isinstance(model, estimators.PrivateLinearModel):
-        features = model._feature_map(model.n_features_in_)
-        unknown, target = model._open(features), int(model._may_look and model._target_range() is not None)
-        looks = target + len(features.lookable) * model._may_look
-        if len(model.ranges_) - unknown not in (0, target, looks):
-            raise InvalidDataError(f"it holds {len(model.ranges_)} ranges, and its parameters leave {unknown} open")
+    features = model._feature_map(model.n_features_in_)
+    unknown, target = model._open(features), int(model._may_look and model._target_range() is not None)
+    looks = target + len(features.lookable) * (model._may_look and isinstance(model, estimators.PrivateLinearModel))
+    if len(model.ranges_) - unknown not in (0, target, looks):
+        raise InvalidDataError(f"it holds {len(model.ranges_)} ranges, and its parameters leave {unknown} open")
     features = model._fitted_map()
     if isinstance(model, estimators.PrivateSparseModel):
         model._radius(features)

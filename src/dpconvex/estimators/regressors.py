@@ -8,7 +8,7 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import Array, Floats, forwarded
-from dpconvex.algorithms import LinearModelPlan, check_relation
+from dpconvex.algorithms import check_relation
 from dpconvex.algorithms.erm.heavy_tailed.registry import HEAVY_METHODS, Shape, constraint_set, heavy_plans
 from dpconvex.algorithms.erm.heavy_tailed.surrogates import surrogate_named
 from dpconvex.algorithms.erm.registry import Found
@@ -23,12 +23,11 @@ from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._features import wide
 from dpconvex.estimators._intervals import INFERENCE, WithIntervals
 from dpconvex.estimators._streams import open_rows
-from dpconvex.estimators._targets import TargetRange, declared_range, number_array
+from dpconvex.estimators._targets import number_array
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.losses import HuberLoss, LinearModelLoss, PinballLoss, PseudoHuberLoss, SmoothedPinballLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams, Unit
-from dpconvex.problems import DataDomain, LinearModelProblem, NumberRange
-from dpconvex.problems.data.ranges import PARTS, kept
+from dpconvex.problems import DataDomain, LinearModelProblem
 from dpconvex.problems.data.sources.cluster import predicted
 from dpconvex.problems.linear.expected_risk import ORDINARY
 from dpconvex.problems.linear.problem import default_radius
@@ -212,39 +211,12 @@ class PrivateLinearRegressor(_targets.Regressor, PrivateLinearModel):
         """Return where targets are clipped, in units of their range: at its ends, or far beyond any target."""
         return 0.5 if self._tails() is None else HEAVY_REACH
 
-    def _declared(self) -> TargetRange:
-        """Return the range that targets are given in; a range of width 1 if a fit finds it."""
-        return TargetRange(-0.5, 0.5) if self._finds_target else declared_range(self.target_bounds, self.schema)
-
-    def _range(self) -> TargetRange:
-        """Return the range of predictions: the declared range, the part of it that a fit kept, or the found range."""
-        of_columns = len(self._feature_map(self.n_features_in_).unranged) if self.ranges_ else 0
-        found = self.ranges_[of_columns : of_columns + 1]
-        return TargetRange(found[0].lower, found[0].upper) if found else self._declared()
-
-    _target_range = _range
-
-    @property
-    def _finds_target(self) -> bool:
-        return _targets.finds_range(self.target_bounds, self.schema)
-
     @property
     def _may_look(self) -> bool:
         if not super()._may_look or any(getattr(self, name, None) for name in IN_TARGET_UNITS) or self._finds_target:
             return False
         bounds = self._declared()
         return wide(bounds.lower, bounds.upper)
-
-    @property
-    def _yes_or_no(self) -> bool:
-        target = getattr(self.schema, "target", None) if self.target_bounds is None else None
-        bounds = self._declared()
-        return bounds.width == 1 and float(bounds.lower).is_integer() and not 0 < getattr(target, "step", 0.0) < 0.25
-
-    def _target_part(self, ran: LinearModelPlan) -> tuple[NumberRange, ...]:
-        whole = (0, PARTS) if getattr(ran, "cells", ()) else ()  # `ranges_` has a place for it
-        bounds, cells = self._declared(), getattr(ran, "target_cells", ()) or whole
-        return (kept(NumberRange(bounds.lower, bounds.upper), *cells),) if cells else ()
 
     def _constant(self, domain: DataDomain, unit: Unit) -> float:
         """Return the constant feature; with heavy tails it is 1, for the largest feature may be far from typical."""

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _progress, _validate
 from dpconvex._types import Array, Floats
-from dpconvex.algorithms import Plan, begin
+from dpconvex.algorithms import Plan, begin, target_look
 from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.algorithms.minimax.registry import plan_saddle
 from dpconvex.data import Schema
@@ -21,6 +21,7 @@ from dpconvex.estimators._descriptions import LINEAR, REGRESSOR, SEED, final_est
 from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._streams import able, count, open_rows, shuffled
 from dpconvex.estimators.base import FittedModel
+from dpconvex.estimators.export import Exported
 from dpconvex.losses import LogisticLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain, WorstGroupLoss, l1_ball_loss, single_group
@@ -31,9 +32,10 @@ LOGISTIC_THIRD = 1 / (6 * math.sqrt(3))  #: Largest third derivative of the logi
 
 
 @dataclass(eq=False, repr=False)
-class PrivateSparseModel(FittedModel):
+class PrivateSparseModel(FittedModel, Exported):
     """A private linear model with coefficients in an l1 ball. Parameters are documented with the final classes."""
 
+    _lists_all = False
     default_radius: ClassVar[float]
     """Default radius (largest l1 norm of the coefficients), times the bound of the features."""
 
@@ -107,15 +109,15 @@ class PrivateSparseModel(FittedModel):
         return _validate.real("radius", self.radius, above=0.0, remedy="It is the largest l1 norm of the coefficients")
 
     @final
-    def _learn(self, features: _features.FeatureMap, records: Any, source: BitSource, middle: float = 0.0) -> None:
+    def _learn(self, features: _features.FeatureMap, records: Any, source: BitSource) -> None:
         """Plan, run on the records in a random order, and store what was released."""
         n = count(records)
         plan: Any = able(self, records).plan(n, features.domain.n_features)[0]
-        self.plan_ = plan
         self._paid = begin(plan, type(self).__name__, _matrices.fitted_columns(self), n, source)
         with _progress.shown(type(self).__name__, self.verbose):
             result = plan.run(shuffled(records, source), source)
-        self._store(features, plan.problem.point(result.x), middle)
+        self.plan_, self.ranges_ = result.plan, self._target_part(result.plan)
+        self._store(features, plan.problem.point(result.x))
         self.certificate_ = result.certificate
 
     @abstractmethod
@@ -123,9 +125,10 @@ class PrivateSparseModel(FittedModel):
         """Return targets and groups of records as plans take them, (n, 2)."""
 
     @final
-    def _store(self, features: _features.FeatureMap, weights: Floats, middle: float = 0.0) -> None:
+    def _store(self, features: _features.FeatureMap, weights: Floats) -> None:
         """Store released weights (p,), the last for the intercept; predictions are ``middle + output_scale * z``."""
-        scaled, p = self.output_scale * weights[None, :], features.domain.n_features
+        scaled, p, bounds = self.output_scale * weights[None, :], features.domain.n_features, self._target_range()
+        middle = 0.0 if bounds is None else bounds.middle
         constant = scaled[:, p] * features.domain.linf if self.fit_intercept else np.zeros(1)
         self.encoded_coef_, self.encoded_intercept_ = scaled[:, :p], middle + constant
         self.coef_, self.intercept_ = features.decode(self.encoded_coef_, self.encoded_intercept_)
@@ -157,7 +160,8 @@ class PrivateLasso(_targets.Regressor, PrivateSparseModel):
         In (0, 1/2) and far below 1/n.
     target_bounds : (lower, upper), optional
         Public range of the target, in its unit. Targets are clipped into it and NaN counts as its middle; predictions
-        are clipped too. Default: the schema's numeric target.
+        are clipped too. Default: the schema's numeric target. With default `algorithm`, `constants` and `radius` a fit
+        first chooses privately which part of it to keep, where that is expected to gain (docs, Private ranges).
     feature_bound : float, optional
         Public bound on the magnitude of every entry of `X`; entries beyond are clipped, NaN counts as 0. This, or
         `feature_bounds`, or `schema` must be given.
@@ -181,6 +185,8 @@ class PrivateLasso(_targets.Regressor, PrivateSparseModel):
     Attributes
     ----------
     {attributes}
+    ranges_ : tuple of NumberRange
+        The part of the target's range that the fit kept, if it looked; coefficients and predictions lie in it.
 
     References
     ----------
@@ -202,6 +208,8 @@ class PrivateLasso(_targets.Regressor, PrivateSparseModel):
     kind: ClassVar[str] = "lasso"
     effect: ClassVar[str] = "the prediction"
     default_radius: ClassVar[float] = 1.0
+    _missing = 0.0  # looks are at targets alone
+    _finds_target = False
 
     _: KW_ONLY
     target_bounds: tuple[float, float] | None = None
@@ -211,35 +219,40 @@ class PrivateLasso(_targets.Regressor, PrivateSparseModel):
 
         Predicted errors are in units of the square of the target's range.
         """
-        self._range()
+        self._declared()
         features = self._feature_map(n_features)
         radius, p, bound = self._radius(features), features.domain.n_features, features.domain.linf
         loss = SquaredLoss(0.5, prediction_bound=max(0.5, radius * bound))
         given = {"intercept": self.fit_intercept, "third_derivative": 0.0}
-        problem = l1_ball_loss(loss, n, p, radius, feature_bound=bound, **given)
-        return plan_saddle(problem, self._privacy(), self.algorithm, constants=self.constants, sums=self._sums)
+        problem, privacy = l1_ball_loss(loss, n, p, radius, feature_bound=bound, **given), self._privacy()
+        cost, how = self._look_costs(features, privacy, n)[0], {"constants": self.constants, "sums": self._sums}
+        found = plan_saddle(problem, privacy.less(cost) if cost else privacy, self.algorithm, **how)
+        step = (0.0, 0.0) if self.target_bounds or self.schema is None else _features.step_of(self.schema.target)
+        return tuple(target_look.plan(each, privacy, step) for each in found) if cost else found
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        source, bounds, opened = source_from(self.random_state), self._range(), open_rows(self, X, y, None)
+        source, bounds, opened = source_from(self.random_state), self._declared(), open_rows(self, X, y, None)
         if opened is None:
             features, encoded = self._encoded(X, reset=True)
             records = single_group(encoded, bounds.scale(self._numbers(X, y)))
         else:
             features, records = opened[:2]
-        self._learn(features, records, source, bounds.middle)
+        self._learn(features, records, source)
         self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # as scikit-learn's regressors
         return name_model(self)
 
     def predict(self, X: Any) -> Floats:
-        """Return the prediction for every record, (n,), in the target's unit, clipped to the target bounds."""
+        """Return the prediction for every record, (n,), in the target's unit, clipped to the range that was kept."""
         bounds = self._range()
         return np.clip(self._linear(X), bounds.lower, bounds.upper)
 
-    def _range(self) -> _targets.TargetRange:
-        return _targets.declared_range(self.target_bounds, self.schema)
+    @property
+    def _may_look(self) -> bool:
+        usual = self.radius is None and (self.algorithm, self.constants) == ("auto", "calibrated")
+        return usual and _features.wide(self._declared().lower, self._declared().upper)
 
     def _targets_of(self, X: Any, y: Any) -> Floats:
-        scaled = self._range().scale(self._numbers(X, y))
+        scaled = self._declared().scale(self._numbers(X, y))
         return np.column_stack([scaled, np.zeros(len(scaled))])
 
     def _numbers(self, X: Any, y: Any) -> Array:

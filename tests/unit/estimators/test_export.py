@@ -19,9 +19,12 @@ from dpconvex import (
     PrivateAdditiveClassifier,
     PrivateAdditiveRegressor,
     PrivateHuberRegressor,
+    PrivateLasso,
     PrivateLinearRegression,
     PrivateLinearSVC,
     PrivateLogisticRegression,
+    PrivateSparseLogisticRegression,
+    PrivateWorstGroupClassifier,
     Schema,
 )
 from dpconvex.data import ClassTarget, NumericTarget
@@ -70,6 +73,9 @@ MODELS: list[tuple[Any, str]] = [
     (PrivateHuberRegressor(3.0, random_state=0), "cost"),
     (PrivateAdditiveClassifier(3.0, knots=5, random_state=0), "good"),
     (PrivateAdditiveRegressor(3.0, knots=4, random_state=0), "cost"),
+    (PrivateLasso(3.0, random_state=0), "cost"),
+    (PrivateSparseLogisticRegression(3.0, random_state=0), "good"),
+    (PrivateWorstGroupClassifier(3.0, group_column="site", random_state=0), "good"),
 ]
 
 
@@ -80,7 +86,7 @@ def fitted(request: Any) -> Any:
 
 
 def scores(model: Any, table: Any) -> np.ndarray:
-    found = model.decision_function(table) if "classes_" in vars(model) else model._linear(table)[:, 0]
+    found = model.decision_function(table) if "classes_" in vars(model) else model._linear(table)
     return found.reshape(len(table), -1)
 
 
@@ -94,7 +100,7 @@ def test_scikit_learn_alone_predicts_the_same(fitted: Any) -> None:
     np.testing.assert_array_equal(pipeline.predict(HELD_OUT), fitted.predict(HELD_OUT))
     found = pipeline.decision_function(HELD_OUT).reshape(len(HELD_OUT), -1)
     np.testing.assert_allclose(found, scores(fitted, HELD_OUT), rtol=0, atol=1e-12)
-    if vars(fitted).get("slope_cap_") == 1:
+    if fitted.to_dict()["probabilities"] == "sigmoid":
         np.testing.assert_allclose(pipeline.predict_proba(HELD_OUT), fitted.predict_proba(HELD_OUT), rtol=0, atol=1e-12)
     else:
         assert not hasattr(pipeline, "predict_proba")
@@ -180,7 +186,7 @@ def test_onnx_scores_the_same(fitted: Any) -> None:
     pytest.importorskip("onnx")
     runtime = pytest.importorskip("onnxruntime")
     session = runtime.InferenceSession(to_onnx(fitted).SerializeToString())
-    inputs = {c.name: HELD_OUT[[c.name]].to_numpy() for c in COLUMNS}
+    inputs = {each.name: HELD_OUT[[each.name]].to_numpy() for each in session.get_inputs()}
     found, labels = session.run(
         None, {name: cells if cells.dtype == float else cells.astype(object) for name, cells in inputs.items()}
     )
@@ -253,6 +259,23 @@ def test_matrices_and_refusals() -> None:
     pair = PrivateAdditiveClassifier(1.0, schema=Schema(COLUMNS, TARGETS["good"]), interactions=[("age", "flag")])
     with pytest.raises(InvalidParameterError, match="interactions"):
         pair.set_params(random_state=0).fit(frame_of(300)).to_sklearn()
+
+
+@pytest.mark.parametrize("given", [{"feature_bound": 1.5}, {"feature_bounds": (-1.5, 1.5)}], ids=str)
+def test_sparse_models_list_the_columns_they_use(given: dict[str, Any]) -> None:
+    """Of a thousand columns a query would have a thousand terms that add nothing."""
+    rng = np.random.default_rng(0)
+    X = rng.choice([-1.0, 1.0], (3000, 200))
+    y = 3 * X[:, 3] + X[:, 150]
+    model = PrivateLasso(4.0, **given, target_bounds=(-9, 9), random_state=0).fit(X, y)
+    shapes = model.to_dict()["shapes"]
+    assert [int(rule["column"]) for rule in shapes] == np.flatnonzero(model.coef_).tolist()
+    assert 0 < len(shapes) < 100
+    rows = np.append(3 * X[:50], np.full((1, 200), np.nan), axis=0)
+    np.testing.assert_allclose(model.to_sklearn().predict(rows), model.predict(rows), rtol=0, atol=1e-12)
+    model.encoded_coef_ = 0 * model.encoded_coef_
+    assert len(model.to_dict()["shapes"]) == 1  # a pipeline needs a column
+    np.testing.assert_allclose(model.to_sklearn().predict(rows), model.predict(rows), rtol=0, atol=1e-12)
 
 
 def test_notebooks_show_promise_and_cost() -> None:

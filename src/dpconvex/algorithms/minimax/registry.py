@@ -2,7 +2,7 @@
 
 import math
 
-from dpconvex.algorithms.minimax import anytime, bias_reduced, boosted, frank_wolfe, gaussian, vertex_descent
+from dpconvex.algorithms.minimax import anytime, bias_reduced, boosted, constant, frank_wolfe, gaussian, vertex_descent
 from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.algorithms.select import Method, Options, Registry
 from dpconvex.errors import InvalidParameterError
@@ -29,6 +29,7 @@ SPARSE_METHODS = Registry(
     VERTEX_DESCENT,
     MIRROR_DESCENT,
     Method("variance_reduced_frank_wolfe", frank_wolfe.plan_variance_reduced, ("constants",)),
+    Method("constant", constant.plan),
 )  #: Methods for one player, with planners of the same form.
 
 

@@ -16,9 +16,9 @@ from dpconvex.algorithms.queries.evaluation import plan as plan_evaluation
 from dpconvex.algorithms.queries.registry import QUERY_METHODS, plan_queries
 from dpconvex.algorithms.search.plan import Candidate
 from dpconvex.algorithms.select import Options
-from dpconvex.losses import LogisticLoss
+from dpconvex.losses import LogisticLoss, SquaredLoss
 from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Unit
-from dpconvex.problems import DataDomain, LinearModelProblem, MatrixGame, PolytopeSaddle, SimplexPoint
+from dpconvex.problems import DataDomain, LinearModelProblem, MatrixGame, PolytopeSaddle, SimplexPoint, l1_ball_loss
 from dpconvex.problems.data.users import UserGroups, exact_weights
 from dpconvex.problems.minimax.base import SaddleSection
 from dpconvex.problems.queries import DenseQueries, Marginals
@@ -89,13 +89,22 @@ def _sparse(privacy: PrivacyParams, bound: float, name: str) -> Subject:
     table = _SignTable(bound)
 
     def planned(n: int) -> Subject:
-        ends, zero = (bound, bound), np.zeros((1, 1))
-        problem = PolytopeSaddle(
-            n, table.gradients, table.values, np.eye(2), zero, ends, (-1.0, 1.0), bound, bound, title="signs"
-        )
+        if name == "constant":
+            return _constant(n, privacy, bound)
+        functions, constants = (table.gradients, table.values), ((bound, bound), (-1.0, 1.0), bound, bound)
+        problem = PolytopeSaddle(n, *functions, np.eye(2), np.zeros((1, 1)), *constants, title="signs")
         return Subject(_plan(name, problem, privacy), _table_pairs(n))
 
     return smallest(planned)
+
+
+def _constant(n: int, privacy: PrivacyParams, bound: float) -> Subject:
+    """One target, all that matters, is turned around."""
+    problem = l1_ball_loss(SquaredLoss(bound, bound), n, 1, bound, intercept=True)
+    ends = replaced(np.zeros(n), 0, FAR * bound, -FAR * bound)
+    first, second = ((np.ones((n, 1)), y, np.zeros(n, np.int8)) for y in ends)
+    plan = SPARSE_METHODS["constant"].plans(Options(), problem, privacy)[0]
+    return Subject(plan, array_pairs({"target turned": (first, second)}))
 
 
 def _smooth(privacy: PrivacyParams, bound: float) -> Subject:
@@ -202,11 +211,8 @@ def _users() -> dict[str, Pair]:
         rows = [*((label, record) for record in records), *rest]
         return np.array([record for _, record in rows]), None, UserGroups.of(np.array([name for name, _ in rows]))
 
-    for what, other in (
-        ("one far record", [[1, 2, 1]]),
-        ("five far records", [[1, 2, 1]] * 5),
-        ("two", [[0, 2, 0]] * 2),
-    ):
+    others = {"one far record": [[1, 2, 1]], "five far records": [[1, 2, 1]] * 5, "two": [[0, 2, 0]] * 2}
+    for what, other in others.items():
         found[f"one record, {what}"] = Pair(data(9, [[0, 0, 0]]), data(9, other))
         found[f"three records, {what} under another label"] = Pair(data(0, [[0, 0, 0]] * 3), data(9, other))
     return found
@@ -283,7 +289,7 @@ def _evaluation(privacy: PrivacyParams, bound: float, classes: int, groups: int,
 
 
 _OF_TABLES = {"noisy_tables", "noisy_tree", "grouped_tables"}
-_BOTH = set(SADDLE_METHODS) & set(SPARSE_METHODS)
+_BOTH = {*SADDLE_METHODS, "constant"} & set(SPARSE_METHODS)  # names that are not of sparse methods alone
 
 TARGETS = targets(
     Unit.RECORD,
