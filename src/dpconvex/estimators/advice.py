@@ -194,11 +194,6 @@ def required_rows(
     -------
     Advice
         Its ``low``, ``typical`` and ``high`` number; infinite if no number up to 1e9 is enough.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the goal or a parameter is out of range.
     """
     return advise_rows(goal, lambda n: estimator.plan(n, n_features, unit=unit))
 

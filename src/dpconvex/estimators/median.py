@@ -107,7 +107,7 @@ class PrivateGeometricMedian(PrivateEstimator):
     plan_: LocationPlan = field(init=False)
 
     def plan(self, n: int, n_features: int, unit: str = "record") -> LocationPlan:
-        """Return the plan for data of this size. Sees no data.
+        """Return the plan for data of this size, or raise what `fit` would for parameters. Sees no data.
 
         Parameters
         ----------
@@ -117,11 +117,6 @@ class PrivateGeometricMedian(PrivateEstimator):
             Number of columns.
         unit : {"record", "user"}
             What is protected: a row, or all rows of a user.
-
-        Raises
-        ------
-        InvalidParameterError
-            If a parameter is missing or out of range.
         """
         _validate.choice("unit", unit, tuple(Unit))
         privacy = PrivacyParams(self.epsilon, self.delta, unit=Unit(unit))

@@ -176,11 +176,6 @@ class PrivateSyntheticData(PrivateEstimator):
             Number of records, or of users.
         unit : {"record", "user"}, optional
             What is protected: a row, or all rows of a user. Default: users if the schema names their column.
-
-        Raises
-        ------
-        InvalidParameterError
-            If a parameter is missing or out of range.
         """
         n, privacy = self._promise(n, self._unit(unit))
         return self._plans(self._cells(n, privacy), n, privacy)
