@@ -130,12 +130,6 @@ def famous(seeds: int) -> None:
             print(f"{name:11s} eps={epsilon:<4g} delta={delta:<6g} {shown}", flush=True)
 
 
-def innermost(plan: Any) -> Any:
-    while hasattr(plan, "then"):
-        plan = plan.then
-    return plan
-
-
 def ratios(lines: list[dict[str, Any]], first: str, other: str) -> str:
     """Return the geometric mean of the ratio of two excesses, its standard error over tables, and the worst cell."""
     tables: dict[str, list[float]] = {}
@@ -296,7 +290,7 @@ def main() -> None:
             for label, options in fits.items():
                 runs = [case.fit(epsilon, given.delta, seed, **options) for seed in range(given.seeds)]
                 line[label], line[f"{label} right"] = (float(np.mean([run[k] for run in runs])) for k in (0, 1))
-                plan, last = runs[0][2].plan_, innermost(runs[0][2].plan_)
+                plan, last = runs[0][2].plan_, runs[0][2].plan_.innermost
                 line[f"{label} is"], line[f"{label} cap"] = plan.algorithm, runs[0][2].slope_cap_
                 if given.constants and label == "auto":
                     whole = replace(last.problem, loss=last.problem.loss.usual)

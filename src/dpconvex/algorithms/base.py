@@ -234,6 +234,15 @@ class ConvexPlan(Plan, Generic[P]):
     #:
     #: None if unknown; reports then show no typical bands.
     coefficient_deviation: Floats | None = None
+    #: Expected median half-width of 95 % intervals over columns' ranges, number of finite intervals, and of all.
+    #:
+    #: None where nothing is released for intervals.
+    expected_intervals: tuple[float, int, int] | None = None
+
+    @property
+    def innermost(self) -> "ConvexPlan[P]":
+        """The plan that releases the parameters: here this one."""
+        return self
 
     @property
     def yardstick(self) -> float:

@@ -235,7 +235,6 @@ class InferencePlan(TwoStagePlan):
 
     @cached_property
     def expected_intervals(self) -> tuple[float, int, int]:
-        """Expected median half-width of 95 % intervals over columns' ranges, number of finite intervals, and of all."""
         return self.half_widths(*self._planned(TYPICAL - DEVIATION**2))
 
     @property

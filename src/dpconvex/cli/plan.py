@@ -324,8 +324,7 @@ def plan_rows(plans: Sequence[LinearModelPlan]) -> list[dict[str, Any]]:
 
     def facts(plan: LinearModelPlan, chosen: bool) -> dict[str, Any]:
         deviation, error = plan.coefficient_deviation, plan.predicted_error
-        widths = getattr(plan, "expected_intervals", None)
-        names = "half_width", "finite", "of"
+        widths, names = plan.expected_intervals, ("half_width", "finite", "of")
         own = {} if widths is None else {"intervals": dict(zip(names, widths, strict=True))}
         return own | {
             "chosen": chosen, "algorithm": plan.algorithm, "constants": plan.constants, "noise": plan.noise_name,
@@ -393,7 +392,7 @@ def print_plans(plans: Sequence[LinearModelPlan]) -> None:
         "* chosen. expected: excess loss on typical data, a guess that real data often exceed. bound: proved for every "
         "data set, but where the note says estimate."
         + "\nintervals: half-widths at 95 % over columns' ranges, and how many are finite. A forecast, for levels that "
-        "are not rare and columns that no others tell; (other) never counts." * hasattr(plans[0], "expected_intervals")
+        "are not rare and columns that no others tell; (other) never counts." * bool(plans[0].expected_intervals)
     )
     if paper:
         print_text(

@@ -407,7 +407,6 @@ def planned_deviations(plan: Any) -> Floats:
     """Return the planned deviation of the noise in every value or coefficient."""
     problem, guess = plan.problem, plan.coefficient_deviation
     if problem.shapes is not None:
-        own = getattr(plan, "then", plan)
-        own = getattr(own, "then", own)  # ranges, then a curvature, then the method
+        own = plan.innermost
         return problem.typical.value_deviations(own.l2, own.deviations / problem.n, own.output.deviation)
     return np.full(problem.domain.dim * problem.loss.n_outputs, np.nan) if guess is None else guess

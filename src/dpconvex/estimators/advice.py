@@ -106,11 +106,11 @@ def _share_of_excess(factor: float, plan: LinearModelPlan, ranks: bool = False) 
     return low, typical, high, constant
 
 
-def _half_width(plan: Any) -> Expected:
-    if not hasattr(plan, "expected_intervals"):
+def _half_width(plan: LinearModelPlan) -> Expected:
+    if plan.expected_intervals is None:
         raise InvalidParameterError("goal", "halfwidth", "needs a model with intervals", "Set inference=True")
-    half = plan.expected_intervals[0] if plan.expected_intervals[1] else math.inf
-    low, typical, high = (half * factor for factor in WIDTHS)
+    half, finite, _ = plan.expected_intervals
+    low, typical, high = (half * factor if finite else math.inf for factor in WIDTHS)
     return low, typical, high, math.inf
 
 

@@ -36,6 +36,8 @@ class TwoStagePlan(StatedPlan):
     adaptive = forwarded("then", "adaptive")  # unless the plan itself makes `then` from what was released
     course = forwarded("then", "course")
     remark = forwarded("then", "remark")
+    expected_intervals = forwarded("then", "expected_intervals")
+    innermost = forwarded("then", "innermost")
 
     def __post_init__(self) -> None:
         check_part(self.privacy, self.then.privacy, "then")

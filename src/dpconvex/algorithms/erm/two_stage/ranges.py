@@ -124,7 +124,6 @@ class RangedPlan(TwoStagePlan):
     algorithm = forwarded("then", "algorithm")
     hopeless = forwarded("then", "hopeless")
     outlook = forwarded("then", "outlook")
-    expected_intervals = forwarded("then", "expected_intervals")  # of a method with intervals
     typical = forwarded("then", "typical")  # of one that finds a typical user's number of records
     presumed = (
         "the method depends on ranges that were released, and on no others",
