@@ -11,18 +11,9 @@ class DpconvexError(Exception):
 
 
 class InvalidParameterError(DpconvexError, ValueError):
-    """A parameter is outside its allowed range.
+    """A parameter is outside its allowed range: its `name` as the caller wrote it, and the `value` that was given.
 
-    Parameters
-    ----------
-    name : str
-        The parameter's name as the caller wrote it.
-    value : object
-        What was given.
-    requirement : str
-        What is required.
-    remedy : str, optional
-        How to fix it.
+    The `requirement` says what is required, and the `remedy`, which may be empty, how to fix it.
     """
 
     def __init__(self, name: str, value: Any, requirement: str, remedy: str = "") -> None:

@@ -67,51 +67,28 @@ class NoiseSource:
 
 @dataclass(frozen=True)
 class PrivacyCertificate:
-    """What a release costs in privacy, and the facts from which that can be computed again.
+    """What a release costs in privacy, and the facts from which that can be computed again."""
 
-    Parameters
-    ----------
-    algorithm, constants, theorem : str
-        Which algorithm ran, with which constant set, and the statement that gives the guarantee.
-    target : PrivacyParams
-        What was promised.
-    spent_epsilon, spent_delta : float
-        What the releases cost together, rounded up. A pure cost has ``spent_delta == 0``.
-    accountant : str
-        How the cost was computed.
-    releases : tuple of Release
-        Everything that left the data, with sensitivities and lemmas.
-    assumptions : tuple of Assumption
-        What the guarantee rests on and how each is enforced.
-    noise_source : NoiseSource
-    public : mapping
-        Public facts and constants of the plan: sizes, domain, regularization, noise scales.
-    versions : mapping
-        Library and interpreter versions.
-    model : str, optional
-        Digest of the released model, so that no other model can be shown with this certificate; None where a plan or a
-        release of another kind is certified.
-    planner : mapping or None
-        Which planner fixed all of this and what it was given, so that it can be planned again; None: that is not known.
-    budget : str, optional
-        Which line of which budget file paid, as the run stated it; `verify` cannot see the file.
-    """
-
-    algorithm: str
-    constants: str
-    theorem: str
-    target: PrivacyParams
+    algorithm: str  #: which algorithm ran
+    constants: str  #: with which constant set
+    theorem: str  #: the statement that gives the guarantee
+    target: PrivacyParams  #: what was promised
+    #: What the releases cost together, rounded up. A pure cost has ``spent_delta == 0``.
     spent_epsilon: float
     spent_delta: float
-    accountant: str
-    releases: tuple[Release, ...]
-    assumptions: tuple[Assumption, ...]
+    accountant: str  #: how the cost was computed
+    releases: tuple[Release, ...]  #: everything that left the data, with sensitivities and lemmas
+    assumptions: tuple[Assumption, ...]  #: what the guarantee rests on, and how each is enforced
     noise_source: NoiseSource
-    public: Mapping[str, Any]
+    public: Mapping[str, Any]  #: public facts and constants of the plan: sizes, domain, regularization, noise scales
+    #: Library and interpreter versions.
     versions: Mapping[str, str] = field(default_factory=lambda: dict(current_versions()))
+    #: Digest of the released model, so that no other model can be shown with this certificate; None where a plan or a
+    #: release of another kind is certified.
     model: str | None = None
+    #: Which planner fixed all of this and what it was given, so that it can be planned again; None: that is not known.
     planner: Mapping[str, Any] | None = None
-    budget: str | None = None
+    budget: str | None = None  #: which line of which budget file paid, as the run stated it; `verify` sees no such file
 
     @property
     def private(self) -> bool:

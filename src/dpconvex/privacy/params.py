@@ -30,23 +30,12 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True)
 class PrivacyParams:
-    """A differential-privacy promise.
+    """A differential-privacy promise."""
 
-    Parameters
-    ----------
-    epsilon : float
-        Positive.
-    delta : float
-        In [0, 1/2); 0 is pure differential privacy.
-    neighboring : Neighboring
-        Replace-one by default: both data sets have the same, public, number of units. For ``"add_or_remove_one"`` that
-        number is private, and plans are made for a declared one.
-    unit : Unit
-        One record by default.
-    """
-
-    epsilon: float
-    delta: float = 0.0
+    epsilon: float  #: positive
+    delta: float = 0.0  #: in [0, 1/2); 0 is pure differential privacy
+    #: Replace-one: both data sets have the same, public, number of units. For ``"add_or_remove_one"`` that number is
+    #: private, and plans are made for a declared one.
     neighboring: Neighboring = Neighboring.REPLACE_ONE
     unit: Unit = Unit.RECORD
 

@@ -27,32 +27,19 @@ _CHUNK = 2**17  # number of floats that clipping works on at a time, so that the
 
 @dataclass(frozen=True)
 class Block:
-    """A group of consecutive feature columns, bounded together.
+    """A group of consecutive feature columns, bounded together."""
 
-    Parameters
-    ----------
-    size : int
-        Number of columns, at least 1.
-    norm : {"l1", "l2", "linf", "simplex"}
-        The norm in which the block of every record is bounded; ``"simplex"``: its entries are at least 0 and sum to 1.
-        One-hot columns of which exactly one is 1 are a simplex block of at least two columns; if all may be 0, an
-        ``"l1"`` block of bound 1.
-    bound : float
-        The bound, positive, in the unit of the (encoded) features; 1 for a simplex.
-    name : str
-        Name of the block in reports.
-    values : {"any", "centered", "binary", "sparse"}
-        Guess that plans make about columns bounded one by one: numbers, numbers of mean 0, two values at the bounds; of
-        an ``"l2"`` block, "sparse": few entries of a row are not 0, as of words in a text.
-    largest : float, optional
-        Of an ``"l1"`` block: bound of each entry, at most `bound`, as well as of their sum. Default: `bound`.
-    """
-
-    size: int
+    size: int  #: number of columns, at least 1
+    #: The norm in which the block of every record is bounded; ``"simplex"``: its entries are at least 0 and sum to 1.
+    #: One-hot columns of which exactly one is 1 are a simplex block of at least two columns; if all may be 0, an
+    #: ``"l1"`` block of bound 1.
     norm: BlockNorm
-    bound: float
-    name: str = ""
+    bound: float  #: the bound, positive, in the unit of the (encoded) features; 1 for a simplex
+    name: str = ""  #: name of the block in reports
+    #: Guess that plans make about columns bounded one by one: numbers, numbers of mean 0, two values at the bounds; of
+    #: an ``"l2"`` block, "sparse": few entries of a row are not 0, as of words in a text.
     values: BlockValues = "any"
+    #: Of an ``"l1"`` block: bound of each entry, at most `bound`, as well as of their sum. None: `bound`.
     largest: float | None = None
 
     def __post_init__(self) -> None:
@@ -131,15 +118,7 @@ class DataDomain:
 
     @classmethod
     def l2_ball(cls, dim: int, bound: float) -> "DataDomain":
-        """Features of l2 norm at most `bound`.
-
-        Parameters
-        ----------
-        dim : int
-            Number of columns.
-        bound : float
-            The public bound, positive; longer rows are shortened to it.
-        """
+        """Features of l2 norm at most `bound`, a public number, in `dim` columns; longer rows are shortened to it."""
         return cls((Block(dim, "l2", bound, "features"),))
 
     @classmethod
@@ -149,15 +128,7 @@ class DataDomain:
 
     @classmethod
     def box(cls, dim: int, bound: float) -> "DataDomain":
-        """Features of absolute value at most `bound`, column by column.
-
-        Parameters
-        ----------
-        dim : int
-            Number of columns.
-        bound : float
-            The public bound, positive; entries beyond it are clipped.
-        """
+        """Features of absolute value at most `bound`, a public number, in each of `dim` columns; others are clipped."""
         return cls((Block(dim, "linf", bound, "features"),))
 
     def with_intercept(self, value: float = 1.0) -> "DataDomain":
