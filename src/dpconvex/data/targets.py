@@ -138,19 +138,10 @@ class Unranged(Described):
 
 @final_dataclass
 class UnrangedColumn(Unranged, NumberColumn):
-    """A numeric column whose range a fit finds, and pays for.
-
-    Parameters
-    ----------
-    name : str
-        The column.
-    transform : {"auto", "none"}
-        ``"auto"`` allows a logarithmic scale for heavy tails, which the released histogram decides.
-    missing, unit, source, step, indicator, formula, date, at, format
-        As of columns with a range, by keyword: `NumericColumn`.
-    """
+    """A numeric column whose range a fit finds, and pays for; its keywords are those of a `NumericColumn`."""
 
     name: str
+    #: ``"auto"`` allows a logarithmic scale for heavy tails, which the released histogram decides.
     transform: Literal["auto", "none"] = "auto"
 
     def __post_init__(self) -> None:

@@ -185,19 +185,10 @@ class WithIntervals(PrivateLinearModel):
         return self.output_scale**2 * self._known()[0].covariance(self._contrasts(reference)[1])
 
     def predict_interval(self, X: Any, level: float = 0.95) -> Floats:
-        """Return bands of the probability of the second class, or of the mean; not of new targets.
+        """Return bands (n, 2) of the probability of the second class, or of the mean; not of new targets.
 
-        Parameters
-        ----------
-        X : array of shape (n, n_features), or data frame
-            Records, which are not protected: nothing of them is released.
-        level : float
-            Probability with which the band of one record covers, in (0, 1).
-
-        Returns
-        -------
-        ndarray of shape (n, 2)
-            Lower and upper ends, in the unit of predictions.
+        Their ends are in the unit of predictions, and the band of one record covers with the probability `level`. The
+        records `X` are not protected: nothing of them is released.
         """
         if len(parts := pieces(self.schema, X)) > 1:
             return np.concatenate([self.predict_interval(part, level) for part in parts])

@@ -258,18 +258,10 @@ class AdditiveModel(WithIntervals):
         return {row["column"]: row["degrees_of_freedom"] for row in shape_facts(self.plan_)}
 
     def contributions(self, X: Any) -> Floats:
-        """Return what each column, or pair, adds to the score of every record.
+        """Return what each column, or pair, adds to the score of every record, in the order of ``shapes_``.
 
-        Parameters
-        ----------
-        X : array of shape (n, n_features) or data frame
-            Features.
-
-        Returns
-        -------
-        array of shape (n, n_shapes), or (n, n_shapes, n_classes) for more classes
-            In the order of ``shapes_``. They add up to the score (`decision_function`, or the prediction before it is
-            clipped) less ``intercept_``.
+        The shape is (n, n_shapes), or (n, n_shapes, n_classes) for more than two classes. All together add up to the
+        score (`decision_function`, or the prediction before it is clipped) less ``intercept_``.
         """
         parts = self._parts(X)
         return parts[..., 0] if parts.shape[2] == 1 else parts

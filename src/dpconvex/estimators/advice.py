@@ -183,17 +183,8 @@ def required_rows(
 ) -> Advice:
     """Return the range of numbers of records, or users, with which a model is expected to reach a goal. Sees no data.
 
-    Parameters
-    ----------
-    estimator : estimator
-        A linear or additive model with its options, epsilon and delta among them.
-    n_features, goal, unit : optional
-        As for `required_epsilon`.
-
-    Returns
-    -------
-    Advice
-        Its ``low``, ``typical`` and ``high`` number; infinite if no number up to 1e9 is enough.
+    Parameters are those of `required_epsilon`, but the estimator's epsilon counts, too. The advice holds a ``low``, a
+    ``typical`` and a ``high`` number; infinite if no number up to 1e9 is enough.
     """
     return advise_rows(goal, lambda n: estimator.plan(n, n_features, unit=unit))
 

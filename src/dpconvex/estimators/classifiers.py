@@ -56,12 +56,8 @@ class PrivateLinearClassifier(_targets.Classifier, PrivateLinearModel):
     ) -> tuple[LinearModelPlan, ...]:
         """Return all plans for data of this size, the smallest predicted error first. Sees no data.
 
-        Parameters
-        ----------
-        n, n_features, unit : optional
-            As in `PrivateLinearModel.plan`.
-        n_classes : int, optional
-            Number of classes; default: from ``classes`` or the schema, else 2.
+        Parameters are those of `PrivateLinearModel.plan`; `n_classes` are by default those of ``classes`` or the
+        schema, else 2.
         """
         features = self._feature_map(n_features)
         loss = self._declared_loss() if n_classes is None else self._loss(n_classes)

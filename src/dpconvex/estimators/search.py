@@ -129,21 +129,12 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
     def plan(self, n: int, n_features: int | None = None, *, unit: str | None = None) -> tuple[SearchPlan, ...]:
         """Return the plans for data of this size, the one that `fit` would run first. Sees no data.
 
-        Parameters
-        ----------
-        n, n_features, unit : optional
-            As in `PrivateLinearModel.plan`; `n` is at least 2.
+        Parameters are those of `PrivateLinearModel.plan`; `n` is at least 2.
         """
         return self._plans(n, n_features, self._base()._unit(unit))
 
     def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
-        """Fit the candidates, choose one privately, and release it alone.
-
-        Parameters
-        ----------
-        X, y, groups
-            As in the estimator's `fit`.
-        """
+        """Fit the candidates to data as the estimator takes them, choose one privately, and release it alone."""
         base = self._base()
         source = source_from(base.random_state)
         table = open_table(base.schema, X, y=y)

@@ -382,15 +382,7 @@ class PrivateSyntheticData(PrivateEstimator):
         return [] if self.tables_ is None else self.tables_.report(self.cells_.names, self.model_.marginal)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Return minus the largest error of the model's marginals on a table. *Not private* on the data of `fit`.
-
-        Parameters
-        ----------
-        X : data frame
-            As in `fit`.
-        y : None
-            Ignored.
-        """
+        """Return minus the largest error of the model's marginals on a table. *Not private* on the data of `fit`."""
         check_is_fitted(self)
         records = self.cells_.encode(open_table(X))
         truth = self.queries_.record_sums(records) / len(records)

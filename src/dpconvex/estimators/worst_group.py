@@ -109,12 +109,8 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
     def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
         """Fit for the worst group, by the plan with the smallest predicted error at the given budget.
 
-        Parameters
-        ----------
-        X, y : optional
-            As in `PrivateSparseModel.fit`.
-        groups : array of shape (n,), optional
-            Whose group each record belongs to; private. Default: the column `group_column` of `X`.
+        Data are as in `PrivateSparseModel.fit`; `groups`, shape (n,), says which group each record belongs to, and is
+        private. Default: the column `group_column` of `X`.
         """
         source = source_from(self.random_state)
         labels, chosen = self._group_labels(), None

@@ -160,10 +160,7 @@ class PrivacyCertificate:
     def explain(self, reasons: bool = True) -> str:
         """Say in some lines of plain words what was promised, what it cost, and why the promise holds.
 
-        Parameters
-        ----------
-        reasons : bool
-            False: without lemmas, sensitivities, and assumptions other than those that a person declared.
+        Without `reasons`: no lemmas, no sensitivities, and no assumptions but those that a person declared.
         """
         target = self.target
         unit = {"record": "one row of the data", "user": "everything one user contributed to the data"}[target.unit]

@@ -93,14 +93,6 @@ class Block:
 class DataDomain:
     """All feature vectors that a record may have: a product of bounded blocks.
 
-    Parameters
-    ----------
-    blocks : tuple of Block
-        In column order. Together they cover all columns.
-    intercept : float
-        Value of the constant feature that is appended *inside* the bounds (0: no intercept). The constant column
-        comes last in every parameter vector, is never stored in the data matrix, and is regularized like the rest.
-
     Examples
     --------
     >>> domain = DataDomain.l2_ball(3, 1.0).with_intercept()
@@ -108,7 +100,9 @@ class DataDomain:
     (4, 1.414214)
     """
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[Block, ...]  #: in column order; together they cover all columns
+    #: Value of the constant feature that is appended *inside* the bounds (0: no intercept). The constant column comes
+    #: last in every parameter vector, is never stored in the data matrix, and is regularized like the rest.
     intercept: float = 0.0
 
     def __post_init__(self) -> None:

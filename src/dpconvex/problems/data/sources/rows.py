@@ -109,15 +109,8 @@ def in_order(table: Any) -> InOrder:
     is true of scans and filters of files, of sorted queries without ties, and of Dask frames that are persisted, and
     false of joins, groups and windows unless they are sorted. Privacy rests on it. Files need no declaration.
 
-    Parameters
-    ----------
-    table : polars.LazyFrame, relation, stream or Dask frame
-        The table, which is not read.
-
-    Returns
-    -------
-    InOrder
-        To give to `fit` in the table's place.
+    Give `fit` what is returned, in the place of the table: a polars.LazyFrame, relation, stream or Dask frame, which is
+    not read here.
     """
     return InOrder(table)
 
