@@ -50,9 +50,8 @@ class TruncatedSmoothLosses(TruncatedLosses):
 
     @quiet
     def value(self, z: Floats, rows: slice) -> Floats:
-        inside, y = np.clip(z, self.lower[rows], self.upper[rows]), self.targets[rows]
-        level = self.level[rows]
-        return self.loss.value(inside, y) + np.clip(self.loss.derivative(inside, y), -level, level) * (z - inside)
+        inside = np.clip(z, self.lower[rows], self.upper[rows])
+        return self.loss.value(inside, self.targets[rows]) + self.slope(z, rows) * (z - inside)
 
     @quiet
     def slope(self, z: Floats, rows: slice) -> Floats:

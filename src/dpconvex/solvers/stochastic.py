@@ -1,4 +1,10 @@
-"""Methods that read one record at a time, with certificates: subgradients, Katyusha, dual coordinate ascent."""
+"""Methods that read one record at a time, with certificates: subgradients, Katyusha, dual coordinate ascent.
+
+The records' order comes from a fixed generator and no data: the methods are deterministic, and independent of all
+noise. The accuracy of the first two is proven in expectation only, which no privacy proof may rest on. So they certify
+what they found, give up after a fixed number of rounds, and belong before a solver that cannot fail, as in
+``Guaranteed(Katyusha(), AcceleratedGradient())``.
+"""
 
 import math
 
@@ -23,11 +29,8 @@ class StochasticSubgradient(Solver):
     r"""``w_t = project(w_{t-1} - eta_{t-1} g_t)`` with one record's subgradient, ``eta_t = 2 / (mu (t + 1))``.
 
     Returns the mean of the ``w_t`` with weights t. It works in the ball of radius ``(L + |linear|) / mu``, which holds
-    the minimizer. Its accuracy is proven in expectation only, which no privacy proof may rest on (measured elsewhere:
-    the radius is missed with probability 2e-4 although the expected gap is a tenth of what it asks for). So it
-    certifies the mean, gives up after a fixed number of stages, and belongs before a solver that cannot fail:
-    ``Guaranteed(StochasticSubgradient(), SmoothedAcceleratedGradient())``. The records' order comes from a fixed
-    generator and no data: the method is deterministic, and independent of all noise.
+    the minimizer. (Measured elsewhere: the radius is missed with probability 2e-4 although the expected gap is a tenth
+    of what it asks for.)
 
     A stage is n component steps, or 4096 if that is more; certificates are computed after stages 1, 2, 3, ... and later
     after every tenth of those done.
@@ -100,11 +103,6 @@ def _certificate(objective: LinearModelObjective, linear: Floats, w: Floats, dua
 @final_dataclass
 class Katyusha(Solver):
     r"""Epochs of 2n component steps with negative momentum towards a snapshot; the certificate ends each epoch.
-
-    Its accuracy is proven in expectation only, which no privacy proof may rest on. So it certifies the snapshot of
-    every epoch, gives up after a fixed number of them, and belongs before a solver that cannot fail:
-    ``Guaranteed(Katyusha(), AcceleratedGradient())``. The records' order comes from a fixed generator and no data: the
-    method is deterministic, and independent of all noise.
 
     Proof of accuracy: C1 (gradient norm). An epoch costs about 3n component gradients, as the slopes at the snapshot
     are kept (n floats), and its full gradient serves the certificate too.
@@ -190,8 +188,7 @@ class DualCoordinateAscent(Solver):
     maximizes a lower bound of the dual (a projection does not expand), otherwise the dual itself. Weights of records
     widen their intervals.
 
-    Proof of accuracy: C4 (duality gap). No step count is guaranteed; `Guaranteed` adds that. The order comes from a
-    fixed generator and no data: the method is deterministic.
+    Proof of accuracy: C4 (duality gap). No step count is guaranteed; `Guaranteed` adds that.
     """
 
     only_sums = False
