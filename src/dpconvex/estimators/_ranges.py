@@ -95,7 +95,7 @@ class FindsRanges:
         if not self._may_look:
             return 0.0, 0.0
         epsilon, felt = self._beside(features, privacy, n).epsilon, ranges.weighing(n, privacy)
-        kept = bool(getattr(self, "inference", False)) or (self._yes_or_no and felt * epsilon < ranges.ENDS)
+        kept = self._infers() or (self._yes_or_no and felt * epsilon < ranges.ENDS)
         target = self._target_range() and not kept  # a clipped target is another thing to estimate
         each = ranges.looks_cost(epsilon, felt, len(features.lookable))
         return ranges.look_cost(epsilon, felt) if target else 0.0, each
@@ -108,6 +108,10 @@ class FindsRanges:
         stated = problem.grouped or getattr(self, "coefficient_norm", None) is not None
         usual = stated or self._target_range() is not None or each <= ORDINARY.many[0]
         return problem if usual else replace(problem, surplus=2.0 ** sum(each > most for most in ORDINARY.many))
+
+    def _infers(self) -> bool:
+        """Return whether intervals are asked for."""
+        return False
 
     def _explained(self, share: float, look: bool) -> float | None:
         """Return the expected variance of predictions at this share of the default norm; None if unknown."""
