@@ -144,18 +144,14 @@ def required_epsilon(
     ----------
     estimator : estimator
         A linear or additive model with its options. Its delta counts, its epsilon does not.
-    n : int
-        Number of records, or of users.
-    n_features : int, optional
-        Number of columns; not needed with a schema or a domain.
+    n, n_features, unit
+        As for ``estimator.plan``.
     goal : float or str
         Largest excess loss over the best model without privacy: in units of the loss (log-loss; for regressors half the
         squared error on a target scaled to width 1), or as a share of what a constant answer loses, ``"10%"``. Or
         another limit: ``"auc=-0.005"`` or ``"accuracy=-0.01"`` (two classes: at most so much less), ``"halfwidth=0.2"``
         of a 95 % interval over a column's range (``inference=True``), or ``"evaluate:auc=0.02"`` (``accuracy``,
         ``rate``, ``log_loss``), the half-width in a private evaluation of a fifth of the records.
-    unit : {"record", "user"}, optional
-        What is protected, as for ``estimator.plan``.
 
     Returns
     -------

@@ -109,14 +109,7 @@ class PrivateGeometricMedian(PrivateEstimator):
     def plan(self, n: int, n_features: int, unit: str = "record") -> LocationPlan:
         """Return the plan for data of this size, or raise what `fit` would for parameters. Sees no data.
 
-        Parameters
-        ----------
-        n : int
-            Number of records, or of users.
-        n_features : int
-            Number of columns.
-        unit : {"record", "user"}
-            What is protected: a row, or all rows of a user.
+        The `unit`, "record" or "user", is what is protected: a row, or all rows of a user, which `n` then counts.
         """
         _validate.choice("unit", unit, tuple(Unit))
         privacy = PrivacyParams(self.epsilon, self.delta, unit=Unit(unit))

@@ -64,12 +64,7 @@ class PrivateSparseModel(FittedModel, Exported):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit by the plan with the smallest predicted error at the given budget.
 
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n, n_features), or data frame
-            Features. With a schema: a data frame with the schema's columns.
-        y : array of shape (n,), optional
-            Targets or labels. With a schema, None takes the schema's target column of `X`.
+        Data are as in `PrivateLinearModel.fit`; features may be a sparse matrix, too.
         """
 
     @final

@@ -170,12 +170,8 @@ class PrivateSyntheticData(PrivateEstimator):
     def plan(self, n: int | None = None, *, unit: str | None = None) -> tuple[QueryReleasePlan, ...]:
         """Return all plans for `n` records, or else for `rows`, the smallest predicted error first. Sees no data.
 
-        Parameters
-        ----------
-        n : int, optional
-            Number of records, or of users.
-        unit : {"record", "user"}, optional
-            What is protected: a row, or all rows of a user. Default: users if the schema names their column.
+        The `unit`, "record" or "user", is what is protected: a row, or all rows of a user, which `n` then counts.
+        Default: users if the schema names their column.
         """
         n, privacy = self._promise(n, self._unit(unit))
         return self._plans(self._cells(n, privacy), n, privacy)

@@ -109,7 +109,7 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
     def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
         """Fit for the worst group, by the plan with the smallest predicted error at the given budget.
 
-        Data are as in `PrivateSparseModel.fit`; `groups`, shape (n,), says which group each record belongs to, and is
+        Data are as in `PrivateLasso.fit`; `groups`, shape (n,), says which group each record belongs to, and is
         private. Default: the column `group_column` of `X`.
         """
         source = source_from(self.random_state)
