@@ -42,7 +42,6 @@ class TargetLookPlan(SaddlePlan):
     step: ranges.Step = (0.0, 0.0)  #: First multiple of the target's step and the step, in cells; 0: none is declared
     target_cells: tuple[float, ...] = ()  #: The released part: its first cell, and the cell after its last
     problem: ClassVar[SimplexSaddle] = forwarded("then", "problem")
-    theorem = property(lambda self: f"A private choice of a part of the target's range. Then: {self.then.theorem}")
     error_share = forwarded("then", "error_share")
     algorithm = forwarded("then", "algorithm")
     constants = forwarded("then", "constants")
@@ -58,6 +57,10 @@ class TargetLookPlan(SaddlePlan):
     def __post_init__(self) -> None:
         check_part(self.privacy, self.then.privacy, "then")
         Ledger(self.privacy, self.releases)  # refuses, from public facts, what the promise does not cover
+
+    @property
+    def theorem(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return f"A private choice of a part of the target's range. Then: {self.then.theorem}"
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
@@ -115,4 +118,4 @@ def plan(then: SaddlePlan, privacy: PrivacyParams, step: ranges.Step = (0.0, 0.0
     if loss is None or loss.task != "regression" or getattr(then.problem, "factors", None) != (1.0,):
         raise InvalidParameterError("then", then.algorithm, "must be planned for a regression over an l1 ball")
     left = _rounding.difference_down(privacy.epsilon, then.privacy.epsilon)
-    return TargetLookPlan(privacy, ReportNoisyMax(Sensitivity(1.0, "linf", looks.LEMMA), left), then, tuple(step))
+    return TargetLookPlan(privacy, ReportNoisyMax(Sensitivity(1.0, "linf", looks.LEMMA), left), then, step)

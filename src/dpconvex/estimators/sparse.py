@@ -203,8 +203,8 @@ class PrivateLasso(_targets.Regressor, PrivateSparseModel):
     kind: ClassVar[str] = "lasso"
     effect: ClassVar[str] = "the prediction"
     default_radius: ClassVar[float] = 1.0
-    _missing = 0.0  # looks are at targets alone
-    _finds_target = False
+    _missing = 0.0  # pyright: ignore[reportAssignmentType]  # looks are at targets alone
+    _finds_target = False  # pyright: ignore[reportAssignmentType]
 
     _: KW_ONLY
     target_bounds: tuple[float, float] | None = None
@@ -222,8 +222,10 @@ class PrivateLasso(_targets.Regressor, PrivateSparseModel):
         problem, privacy = l1_ball_loss(loss, n, p, radius, feature_bound=bound, **given), self._privacy()
         cost, how = self._look_costs(features, privacy, n)[0], {"constants": self.constants, "sums": self._sums}
         found = plan_saddle(problem, privacy.less(cost) if cost else privacy, self.algorithm, **how)
+        if not cost or found[0].hopeless:  # a constant gains nothing from a look
+            return plan_saddle(problem, privacy, self.algorithm, **how) if cost else found
         step = (0.0, 0.0) if self.target_bounds or self.schema is None else _features.step_of(self.schema.target)
-        return tuple(target_look.plan(each, privacy, step) for each in found) if cost else found
+        return tuple(target_look.plan(each, privacy, step) for each in found)
 
     def fit(self, X: Any, y: Any = None) -> Self:
         source, bounds, opened = source_from(self.random_state), self._declared(), open_rows(self, X, y, None)
