@@ -412,6 +412,14 @@ MUTANTS = (
         (f"{COHORT_TESTS}::test_the_excess_is_counted_from_the_score_that_the_lemma_needs",),
     ),
     Mutant(
+        "plain means of users: added one after another",
+        "algorithms/erm/user_level/guards.py",
+        "weighted_mean(self.cut(points), each)",
+        "self.cut(points).mean(axis=0)",
+        "",
+        (f"{ACCELERATED}::test_plain_means_round_by_less_than_stated_however_many_users_there_are",),
+    ),
+    Mutant(
         "cohorts: AboveThreshold asks for the best cohort",
         "algorithms/erm/user_level/guards.py",
         "session.query(-excesses.min())",

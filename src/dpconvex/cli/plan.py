@@ -391,8 +391,9 @@ def print_plans(plans: Sequence[LinearModelPlan]) -> None:
     print_text(
         "* chosen. expected: excess loss on typical data, a guess that real data often exceed. bound: proved for every "
         "data set, but where the note says estimate."
-        + "\nintervals: half-widths at 95 % over columns' ranges, and how many are finite. A forecast, for levels that "
-        "are not rare and columns that no others tell; (other) never counts." * bool(plans[0].expected_intervals)
+        + "\nintervals: half-widths at 95 % over columns' ranges, and how many are finite. A forecast, for levels "
+        "and classes (see rates) that are not rare and columns that no others tell; (other) never counts."
+        * bool(plans[0].expected_intervals)
     )
     if paper:
         print_text(

@@ -1,5 +1,6 @@
 """``dpconvex search``: the best of several settings of a model, for one promise that covers the whole search."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -89,16 +90,22 @@ def build(
         name, equals, values = text.partition("=")
         if not equals or name.strip() in grid:
             raise InvalidParameterError("over", text, "must be NAME=V1,V2,..., every name once")
-        grid[name.strip().replace("-", "_")] = [_value(each.strip()) for each in values.split(",")]
+        usual = getattr(kind, option := name.strip().replace("-", "_"), None)
+        grid[option] = [_value(each.strip(), usual) for each in values.split(",")]
     return dpconvex.PrivateSearchCV(kind(epsilon, delta, schema=schema, random_state=seed), grid)
 
 
-def _value(text: str) -> Any:
-    """Return a number, None, true or false, a pair of numbers, or the word itself, which the library checks."""
-    if (word := text.lower()) in ("none", "true", "false"):
+def _value(text: str, usual: Any) -> Any:
+    """Return a number, None, true or false, a pair of numbers, or the word itself, which the library checks.
+
+    Where the default `usual` is a word, "none" is one, too; where it is true or false, 1 and 0 mean these.
+    """
+    if (word := text.lower()) in ("true", "false") or (word == "none" and not isinstance(usual, str)):
         return {"true": True, "false": False}.get(word)
     lower, colon, upper = text.partition(":")
     try:
+        if re.fullmatch("[+-]?[0-9]+", text):
+            return bool(int(text)) if isinstance(usual, bool) and text in ("0", "1") else int(text)
         return (float(lower), float(upper)) if colon else float(text)
     except ValueError:
         return text

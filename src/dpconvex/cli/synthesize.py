@@ -73,7 +73,7 @@ def synthesize(
         epsilon, delta, schema=declared, columns=column or None,
         bins=read_bins(declared, column, bins, edges or []), order=order, algorithm=algorithm,
         constants=constants, target_share=target_share,
-        impossible=[{k: v for k, _, v in (p.partition("=") for p in text.split(","))} for text in impossible or ()],
+        impossible=[dict(p.partition("=")[::2] for p in text.split(",") if "=" in p) for text in impossible or ()],
         neighbors=neighbors, rows=None if size_is_public else rows, random_state=seed,
     )  # fmt: skip
     planned = _options.planned_rows(table, count, name) if size_is_public else None

@@ -121,6 +121,6 @@ def csv_header(path: AnyPath, line_breaks: bool = True) -> tuple[list[str], int,
     if not header or any("\0" in name for name in header):
         utf16 = "seems to be UTF-16. Convert it, as with iconv -f utf-16 -t utf-8"
         what = "could not be parsed as CSV, as it is empty" if empty else "could not be parsed as CSV"
-        remedy = "The first line must name the columns, in UTF-8, and lines must end in line feeds"
+        remedy = "The first line must name the columns, in UTF-8"
         raise InvalidDataError(f"{path}: {utf16 if header else f'{what}. {remedy}'}")
     return header, sum(lengths), comma

@@ -91,7 +91,8 @@ def open_files(path: AnyPath, schema: Schema) -> Any:
             return _folders(system, names)
     except (pa.ArrowException, OSError, ValueError):
         raise InvalidDataError(f"{where}: cannot be opened. Check the path, and that the files are whole") from None
-    raise InvalidDataError(f"{where}: must hold .parquet files alone or .csv files (.tsv, .gz). Check the path")
+    what = "must hold .parquet files alone or .csv files (.tsv, .gz)" if names else "no file is there, or matches"
+    raise InvalidDataError(f"{where}: {what}. Check the path")
 
 
 def _listed(where: str) -> tuple[Any, list[str]]:

@@ -100,7 +100,8 @@ class FittedModel(FindsRanges, PrivateEstimator, ABC):
         X = _matrices.learned_matrix(self, X, reset=reset, sparse=self._sparse)
         features = self._feature_map(X.shape[1]).found(*found)
         if scipy.sparse.issparse(X) and self.feature_bounds is not None:
-            what, remedy = "cannot be used with a sparse matrix", "Give feature_norm, or make the matrix dense"
+            other = "feature_norm" if hasattr(self, "feature_norm") else "feature_bound"
+            what, remedy = "cannot be used with a sparse matrix", f"Give {other}, or make the matrix dense"
             raise InvalidParameterError("feature_bounds", self.feature_bounds, what, remedy)
         if scipy.sparse.issparse(X) and reset:  # the form of X is public, and plans take such rows for words
             kinds = [(b, "sparse" if (b.norm, b.values) == ("l2", "any") else b.values) for b in features.domain.blocks]

@@ -55,9 +55,13 @@ def supports(events: Sequence[Counted]) -> bool:
 
 def _lone(events: Sequence[Counted]) -> Event | None:
     """Return the one event that has a profile but no `parts`; None unless it is used once, beside pure events only."""
-    others = [(event, times) for event, times in events if event.pure_epsilon is None]
-    (event, times), *more = others or [(None, 0)]
-    return event if event is not None and event.parts is None and times == 1 and not more else None
+    return event if (event := impure(events)) is not None and event.parts is None else None
+
+
+def impure(events: Sequence[Counted]) -> Event | None:
+    """Return the one event that is not pure; None unless there is only one, and it is used once."""
+    (event, times), *more = [(event, times) for event, times in events if event.pure_epsilon is None] or [(None, 0)]
+    return event if times == 1 and not more else None
 
 
 def spent_epsilon(events: Sequence[Counted], delta: float) -> float:
@@ -70,7 +74,7 @@ def spent_epsilon(events: Sequence[Counted], delta: float) -> float:
     if delta == 0:
         return float("inf")
     if name in _PROFILES:
-        return epsilon_of(_PROFILES[name](events), delta)
+        return epsilon_of(_profile(name, events), delta)
     left = _rounding.difference_down(delta, added(_parts(events)).failure)
     return float(_pld(events).get_epsilon_for_delta(left)) if left > 0 else math.inf
 
@@ -83,7 +87,7 @@ def spent_delta(events: Sequence[Counted], epsilon: float) -> float:
     if name == "exact sum":
         return 0.0 if spent_epsilon(events, 0.0) <= epsilon else 1.0
     if name in _PROFILES:
-        return _PROFILES[name](events)(epsilon)
+        return _profile(name, events)(epsilon)
     found = float(_pld(events).get_delta_for_epsilon(epsilon))
     return min(1.0, _rounding.sum_up((found, added(_parts(events)).failure)))
 
@@ -180,9 +184,8 @@ def _concentrated(events: Sequence[Counted]) -> Callable[[float], float]:
 
 def _basic(events: Sequence[Counted]) -> Callable[[float], float]:
     """Profile of one event beside pure events: its own profile, at epsilon less the sum of the pure epsilons."""
-    event = _lone(events)
+    event, pure = impure(events), _pure(events)
     assert event is not None
-    pure = _pure(events)
 
     def profile(epsilon: float) -> float:
         left = Fraction(epsilon) - pure
@@ -197,6 +200,15 @@ _PROFILES: dict[str, Callable[[Sequence[Counted]], Callable[[float], float]]] = 
     "closed form": _closed_form,
     "zCDP": _concentrated,
 }
+
+
+def _profile(name: str, events: Sequence[Counted]) -> Callable[[float], float]:
+    """Return the named profile, or basic composition where that is smaller, as an event's own profile may be finer."""
+    found = _PROFILES[name](events)
+    if (event := impure(events)) is None or event.finest or event.parts is None:
+        return found
+    basic = _basic(events)
+    return lambda epsilon: min(found(epsilon), basic(epsilon))
 
 
 def _pld(events: Sequence[Counted]):

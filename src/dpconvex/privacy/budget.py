@@ -273,7 +273,8 @@ def _period(renews: Any, begins: Any) -> int:
     except (TypeError, ValueError):
         first = None
     if first is None or first.day > 28:
-        raise InvalidParameterError("begins", begins, "must be a day from 1 to 28 of a month, as in 2026-01-01")
+        what, remedy = "must be a day from 1 to 28 of a month, as in 2026-01-01", "Amounts that renew need a first day"
+        raise InvalidParameterError("begins", begins, what, remedy)
     now = datetime.now(UTC).date()
     return ((now.year - first.year) * 12 + now.month - first.month - (now.day < first.day)) // renews
 
@@ -424,5 +425,6 @@ def _amount(value: Any) -> Decimal:
 
 def _unusable(path: Path, error: OSError) -> BudgetFileError:
     make = ". `dpconvex budget create` makes one" if isinstance(error, FileNotFoundError) else ""
+    make = make if path.parent.exists() else f". There is no folder {path.parent}"
     what = f"{path}: cannot be used as a budget file ({error.strerror}). Nothing may be released{make}"
     return BudgetFileError(what)

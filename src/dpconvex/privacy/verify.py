@@ -429,6 +429,6 @@ def _second_opinion(events: tuple[accounting.Counted, ...], delta: float, promis
 
 def _has_finer_profile(events: tuple[accounting.Counted, ...], name: str) -> bool:
     """Whether our own price may be below the price of the events' `parts`, which is all the second accountant sees."""
-    if len(events) == 1 and events[0][1] == 1:
-        return events[0][0].pure_epsilon is None and not events[0][0].finest
+    if (event := accounting.impure(events)) is not None and not event.finest:
+        return True
     return name == "zCDP" and any(event.parts is not None and event.parts.pure for event, _ in events)

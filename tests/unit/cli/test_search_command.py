@@ -45,6 +45,21 @@ def test_words_for_yes_and_no_are_truth_values(run: Any, public_files: Path) -> 
     assert found == [True, False]
 
 
+def test_whole_numbers_and_words_are_what_the_setting_takes(run: Any, public_files: Path) -> None:
+    """Knots had become 2.0, which is no number of knots, and the word none no word."""
+    plan = ("search", "--schema", public_files / "adult.toml", "--epsilon", 1, "--rows", 50_000, "--json")
+    shown = run(*plan, "--model", "additive", "--over", "knots=2,4", "--over", "missing=none", "--over", "noise=l2")
+    assert shown.exit_code == 0, shown.output
+    found = [each["settings"] for each in json.loads(shown.stdout)["plans"][0]["candidates"]]
+    assert [each["knots"] for each in found] == [2, 4]
+    assert {each["missing"] for each in found} == {"none"}
+    shown = run(*plan, "--over", "fit_intercept=1,0", "--over", "slope_cap=none", "--over", "noise=l2")
+    assert shown.exit_code == 0, shown.output
+    found = [each["settings"] for each in json.loads(shown.stdout)["plans"][0]["candidates"]]
+    assert [each["fit_intercept"] for each in found] == [True, False]
+    assert [each["slope_cap"] for each in found] == [None, None]
+
+
 def test_a_plan_reads_no_data(run: Any, public_files: Path) -> None:
     plan = ("search", "--schema", public_files / "adult.toml", "--epsilon", 1, *QUICK, "--rows", 50_000)
     shown = run(*plan)

@@ -54,6 +54,12 @@ def test_tables_that_are_not_measured_have_a_page_too(run: Any, public_files: Pa
     assert "The records are to answer" in Path("synthetic/report.html").read_text()
 
 
+def test_what_is_no_pair_is_refused_with_an_example(run: Any, public_files: Path) -> None:
+    result = run(*words(public_files, "--impossible", "sex"))
+    assert result.exit_code == 2
+    assert "must be pairs: sex=Male" in result.stderr
+
+
 def test_a_page_that_fails_does_not_cost_the_release(run: Any, public_files: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("dpconvex.cli.synthesize._write_report", lambda *_: 1 / 0)
     result = run(*words(public_files))

@@ -18,6 +18,7 @@ from dpconvex.privacy import (
     FailureProbability,
     GaussianNoise,
     GaussianObjectivePerturbation,
+    GuardedGaussianNoise,
     Ledger,
     PrivacyParams,
     PureMechanism,
@@ -218,6 +219,21 @@ def test_an_event_without_parts_is_charged_at_what_pure_ones_leave() -> None:
         spent = accounting.spent_epsilon(events, 1e-6)
         assert spent == pytest.approx(0.5 + accounting.spent_epsilon([(LONE, 1)], 1e-6), rel=1e-9)
         assert accounting.second_opinion(events, 1e-6) is None
+
+
+@pytest.mark.parametrize("failure", [0.999e-6, 1e-9])
+def test_a_tested_release_beside_pure_ones_costs_the_smaller_of_two_prices(failure: float) -> None:
+    """In its parts a failure adds to delta, and in its own profile the larger of the two counts."""
+    mu = largest_mu(0.9, 1e-6) * (1 - 1e-9)
+    margin = float(-norm.ppf(failure))
+    event = GuardedGaussianNoise("gaussian", 1e-9, 1.0, margin, 0.0, mu, 1.0)
+    events = [(event, 1), (PureMechanism(0.1), 1)]
+    spent, parts = accounting.spent_epsilon(events, 1e-6), accounting._closed_form(events)
+    assert spent <= 0.1 + accounting.spent_epsilon([(event, 1)], 1e-6) * (1 + 1e-9) <= 1.0 + 1e-6
+    assert accounting.epsilon_of(parts, 1e-6) >= spent * (1 - 1e-12)
+    assert (accounting.epsilon_of(parts, 1e-6) > 1.2) == (failure > 1e-7)
+    assert accounting.spent_delta(events, spent * (1 + 1e-9)) <= 1e-6
+    assert accounting.spent_delta([*events, (event, 1)], 1.0) > 1e-6  # two of them have no such price
 
 
 @pytest.mark.parametrize("more", [[], [GaussianNoise(1.0, 5.0)], [FailureProbability(1e-9)], [None]])

@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, ClassVar, NamedTuple, final
 
@@ -71,7 +71,8 @@ class LocationPlan(Plan):
         with np.errstate(all="ignore"):  # what floating point meets depends on the data, so it never speaks up
             inside = lambda X, of=self.domain: clip_points(X, of) if len(X) else np.empty((0, of.dim))  # noqa: E731
             points = mapped(X, X, inside)[0] if self.only_sums else inside(X)
-            return self._run(points, source, Ledger(self.privacy, self.releases))
+            found = self._run(points, source, Ledger(self.privacy, self.releases))
+            return replace(found, location=inside(found.location[None])[0])  # nearer to every point of the ball
 
 
 def sample_of(points: Points, count: int, coins: np.random.Generator) -> Floats:

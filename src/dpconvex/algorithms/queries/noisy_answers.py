@@ -10,7 +10,7 @@ Lemma
 Assumptions
     The queries and their range are public. Fitting a histogram to the released answers is post-processing.
 Bound
-    ``sigma sqrt(2 log(2 count))``, for Laplace noise ``b log(2 count)``, bounds the expected largest error of the
+    ``sigma sqrt(2 log(2 count))``, for Laplace noise ``b (1 + log(count))``, bounds the expected largest error of the
     *released answers* about the data; no bound is claimed for the answers of the histogram.
 """
 
@@ -54,7 +54,7 @@ class QueryNoisePlan(base.QueryReleasePlan):
             gaussian = GaussianMechanism.of_mu(sensitivity, self.mu, queries.count)
             return gaussian, gaussian.sigma, gaussian.sigma * math.sqrt(2 * math.log(2 * queries.count))
         laplace = LaplaceMechanism.calibrate(sensitivity, self.privacy.epsilon, queries.count)
-        return laplace, math.sqrt(2) * laplace.scale, laplace.scale * math.log(2 * queries.count)
+        return laplace, math.sqrt(2) * laplace.scale, laplace.scale * (1 + math.log(queries.count))
 
     @property
     def mechanism(self) -> LaplaceMechanism | GaussianMechanism:

@@ -224,8 +224,8 @@ class NoisyTablesPlan(base.QueryReleasePlan):
     @property
     def predicted_error(self) -> PredictedError:
         """The largest noise of a cell, plus a typical amount unless all requested tables are measured."""
-        (noise, measured), count = self._asked, 2 * self.queries.count
-        tail = math.log(count) / math.sqrt(2) if self.law == "laplace" else math.sqrt(2 * math.log(count))
+        (noise, measured), count = self._asked, self.queries.count
+        tail = (1 + math.log(count)) / math.sqrt(2) if self.law == "laplace" else math.sqrt(2 * math.log(2 * count))
         bound = noise * tail + (0 if measured else INDEPENDENT)
         proved = measured and self.law != "matrix"
         return PredictedError(bound, 1.0, "largest of the noise variables, before the fit", proved=proved)

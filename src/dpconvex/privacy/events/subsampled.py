@@ -77,7 +77,7 @@ class SampledSteps(Event):
         largest, width = _step_grid(rate, mu)
         spread = self.steps * min(rate**2 * math.expm1(min(mu * mu, 50.0)), largest**2)  # variance of the losses
         reach = min(2 * largest * self.steps, spread + 16 * math.sqrt(spread) + 40 * largest)
-        work = 4 * min(largest / width, MOST_POINTS) + 2 * reach / width
+        work = 5_000 + 1.5 * self.steps + min(largest / width, MOST_POINTS) / 2 + reach / width / 4
         charge(work)
         return work
 

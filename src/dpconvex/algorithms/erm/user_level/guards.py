@@ -35,7 +35,7 @@ from dpconvex.privacy import Ledger, PrivacyParams, Release, SampledSteps, Sensi
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import PointDomain
 from dpconvex.problems.base import ROUNDING
-from dpconvex.problems.data.points import clip_points
+from dpconvex.problems.data.points import clip_points, weighted_mean
 from dpconvex.randomness import BitSource
 
 Mean = Callable[[Floats], Floats | None]  #: Noisy mean of vectors (count, dim); None: the test failed.
@@ -131,7 +131,8 @@ class ClippedSteps(Guard):
         return (replace(self.noise.planned(MEAN, block), times=self.steps),)
 
     def start(self, source: BitSource, ledger: Ledger, block: str | None) -> Mean:
-        return lambda points: self.noise.release(self.cut(points).mean(axis=0), MEAN, source, ledger, block)
+        each = np.ones(self.count)  # a plain sum of many vectors rounds by more than `ROUNDING`
+        return lambda points: self.noise.release(weighted_mean(self.cut(points), each), MEAN, source, ledger, block)
 
 
 @final_dataclass

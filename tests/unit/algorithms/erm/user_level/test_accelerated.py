@@ -153,6 +153,18 @@ def test_the_mean_of_a_threshold_step_moves_no_further_than_charged() -> None:
     assert most <= guard.noise.sensitivity.value
 
 
+def test_plain_means_round_by_less_than_stated_however_many_users_there_are() -> None:
+    """Rows of NumPy arrays are added one after another: with 2^20 users of this order 150 times what was charged."""
+    n = 2**17
+    guard, seen = guards.clipped(n, 2, USERS, 1, 1.0), []
+    v = np.zeros((n, 2))
+    v[: n // 2, 0], v[n // 2 :, 0] = 1.0, 1.5 * 2.0 ** (16 - 1 - 52)
+    with mock.patch.object(type(guard.noise), "release", lambda _, value, *more: seen.append(value)):
+        guard.start(SeededSource(0), Ledger(USERS, guard.releases(None)), None)(v)
+    assert abs(seen[0][0] - math.fsum(v[:, 0]) / n) <= 1e-13
+    assert abs(v.mean(axis=0)[0] - math.fsum(v[:, 0]) / n) > 1e-13
+
+
 def test_a_release_of_one_dimension_has_the_profile_that_is_charged() -> None:
     """Worst neighbors of a clipped guard, exactly: two normal laws, T steps."""
     guard = guards.clipped(20, 1, USERS, 4, 1.0)
