@@ -14,7 +14,7 @@ from dpconvex.problems.base import Bounds
 from dpconvex.problems.linear.objective import LinearModelObjective
 from dpconvex.problems.minimax.adversarial import SaddleBounds, SaddleObjective, saddle_constants, saddle_steps
 from dpconvex.sets import ConvexSet, L2Ball
-from dpconvex.solvers import _certificates as certificates
+from dpconvex.solvers import base
 from dpconvex.solvers.base import Accuracy, Counted, Solver, SolverResult, Start
 
 _SHARE = 0.25  # share of the radius left to the solver of a smoothed loss; smoothing takes the rest
@@ -61,7 +61,7 @@ class AcceleratedGradient(Counted, Solver):
         w, accuracy = y, Accuracy("distance", math.sqrt(2 * first_gap / mu), "a posteriori", "C2 constrained gap")
         for step in range(1, limit + 1):
             previous, y = y, constraint.project(w - objective.gradient(w) / beta)
-            accuracy = certificates.projected_step(objective, w, y, constraint.projection_error)
+            accuracy = base.projected_step(objective, w, y, constraint.projection_error)
             if accuracy.bound <= radius:
                 return SolverResult(y, accuracy, Status.CERTIFIED, step, calls + step)
             w = (1 + theta) * y - theta * previous
@@ -77,12 +77,12 @@ class AcceleratedGradient(Counted, Solver):
 def _begin(objective: Objective, constraint: ConvexSet, start: Floats | None) -> tuple[Floats, float, int]:
     """Return the better of `start` and 0, a bound on its gap (at most the bound for 0), and the gradient calls."""
     zero = constraint.project(np.zeros(objective.dim))
-    gap = certificates.constrained_gap(objective, constraint, zero, objective.gradient(zero)).bound
+    gap = base.constrained_gap(objective, constraint, zero, objective.gradient(zero)).bound
     gap = gap if zero.any() else min(gap, objective.initial_gap)
     if start is None:
         return zero, gap, 1
     warm = constraint.project(start)
-    warm_gap = certificates.constrained_gap(objective, constraint, warm, objective.gradient(warm)).bound
+    warm_gap = base.constrained_gap(objective, constraint, warm, objective.gradient(warm)).bound
     return (warm, warm_gap, 2) if warm_gap < gap else (zero, gap, 2)
 
 
@@ -149,7 +149,7 @@ class ExtraGradient(Counted, Solver):
             calls += 1
             if step in (check, limit):  # a certificate at every step would cost too much
                 check = step + 1 + step // 20
-                new = certificates.as_distance(certificates.saddle_gap(objective, constraint, w, v, g, a), mu)
+                new = base.as_distance(base.saddle_gap(objective, constraint, w, v, g, a), mu)
                 if new.bound < accuracy.bound:
                     best, accuracy = w, new
                 if accuracy.bound <= radius:

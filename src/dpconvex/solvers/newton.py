@@ -20,9 +20,8 @@ from dpconvex.problems.base import Bounds
 from dpconvex.problems.linear.objective import LinearModelObjective
 from dpconvex.problems.linear.truncated import TruncatedBounds, TruncatedRisk
 from dpconvex.sets import BallSection, ConvexSet, L2Ball
-from dpconvex.solvers import _certificates as certificates
 from dpconvex.solvers.accelerated import SmoothedAcceleratedGradient
-from dpconvex.solvers.base import Accuracy, Solver, SolverResult, Start, needs_whole_space
+from dpconvex.solvers.base import Accuracy, Solver, SolverResult, Start, gradient_norm, needs_whole_space
 
 _SLOW = 0.3  # the Hessian is renewed after a step that leaves more than this share of the gradient norm
 _HALVINGS = 40  # largest number of times that a step is halved
@@ -88,7 +87,7 @@ def _descend(
 ) -> SolverResult:
     """Take damped steps from `start`; `metric` is the lower Cholesky factor of a Hessian (None: it is computed)."""
     point, calls, renewed = _Point(objective, start), 1, False
-    accuracy, status, steps = certificates.gradient_norm(objective, point.w, point.g), Status.STEP_LIMIT, 0
+    accuracy, status, steps = gradient_norm(objective, point.w, point.g), Status.STEP_LIMIT, 0
     smallest = point.gradient_norm
     while accuracy.bound > radius and steps < max_steps:
         if metric is None:
@@ -103,7 +102,7 @@ def _descend(
             metric = None
         if new is not None:
             point, steps, smallest = new, steps + 1, min(smallest, new.gradient_norm)
-            accuracy = certificates.gradient_norm(objective, point.w, point.g)
+            accuracy = gradient_norm(objective, point.w, point.g)
         renewed = False
     status = Status.CERTIFIED if accuracy.bound <= radius else status
     return SolverResult(point.w, accuracy, status, steps, calls)
@@ -289,7 +288,7 @@ class LBFGS(Solver):
         options = {"maxiter": self.max_steps, "maxfun": 2 * self.max_steps, "ftol": 0.0, "gtol": tolerance}
         found = minimize(objective.value_and_gradient, w, jac=True, method="L-BFGS-B", options=options)
         w, g, steps, calls = found.x, objective.gradient(found.x), int(found.nit), int(found.nfev) + 1
-        accuracy, status = certificates.gradient_norm(objective, w, g), Status.STEP_LIMIT
+        accuracy, status = gradient_norm(objective, w, g), Status.STEP_LIMIT
         for _ in range(self.polish if steps < self.max_steps else 0):
             if accuracy.bound <= radius:
                 break
@@ -300,7 +299,7 @@ class LBFGS(Solver):
                 status = Status.STALLED
                 break
             w, g, steps = w + step, new_g, steps + 1
-            accuracy = certificates.gradient_norm(objective, w, g)
+            accuracy = gradient_norm(objective, w, g)
         status = Status.CERTIFIED if accuracy.bound <= radius else status
         return SolverResult(w, accuracy, status, steps, calls)
 

@@ -17,7 +17,7 @@ from dpconvex.problems.base import Bounds
 from dpconvex.problems.data.records import as_array
 from dpconvex.problems.linear.objective import LinearModelObjective
 from dpconvex.sets import ConvexSet, SecondOrderCones
-from dpconvex.solvers import _certificates as certificates, _components as components
+from dpconvex.solvers import _components as components, base
 from dpconvex.solvers.base import Accuracy, Solver, SolverResult, Start, needs_whole_space
 from dpconvex.solvers.subgradient import Subgradient
 
@@ -88,7 +88,7 @@ def _certificate(objective: LinearModelObjective, linear: Floats, w: Floats, dua
     """Return a proven distance of the mean `w` to the minimizer; the records' mean slopes are the dual variables."""
     loss, y, mu = objective.loss, objective.labels, objective.l2
     if not isinstance(loss, PiecewiseLinearLoss):
-        return certificates.gradient_norm(objective, w, objective.gradient(w))
+        return base.gradient_norm(objective, w, objective.gradient(w))
     z = objective.table.predict(w)
     means = np.divide(dual[:, 1], dual[:, 0], out=loss.derivative(z, y), where=dual[:, 0] > 0)
     slopes = np.clip(means, *loss.slope_interval(y))  # rounding
@@ -97,7 +97,7 @@ def _certificate(objective: LinearModelObjective, linear: Floats, w: Floats, dua
     # `other`: the parameters of the dual variables. P(w) - D(slopes) is a sum of terms >= 0, with no cancellation:
     other = -(linear + objective.table.adjoint(slopes, size) / objective.records.n) / mu
     gap = float(np.mean(losses - slopes * (z - y))) + mu / 2 * float(np.sum((w - other) ** 2))
-    return certificates.as_distance(certificates.duality_gap(objective, w, gap, float(np.mean(losses))), mu)
+    return base.as_distance(base.duality_gap(objective, w, gap, float(np.mean(losses))), mu)
 
 
 @final_dataclass
@@ -140,7 +140,7 @@ class Katyusha(Solver):
         assert isinstance(objective, LinearModelObjective)  # `refusal`; tells the type checker
         snapshot = np.zeros(objective.dim) if start is None else start
         slopes, g = _snapshot(objective, snapshot)
-        best, accuracy = snapshot, certificates.gradient_norm(objective, snapshot, g)
+        best, accuracy = snapshot, base.gradient_norm(objective, snapshot, g)
         mu, beta, n = objective.strong_convexity, objective.smoothness, objective.records.n
         gap = mu / 2 * accuracy.bound * accuracy.bound  # C1 for values; not **, which raises on overflow
         limit = 3 * self.steps_for(beta, mu, n, gap, radius) if self.max_steps is None else self.max_steps
@@ -159,7 +159,7 @@ class Katyusha(Solver):
                 )  # fmt: skip
             snapshot, epochs = average, epochs + 1
             slopes, g = _snapshot(objective, snapshot)
-            new = certificates.gradient_norm(objective, snapshot, g)
+            new = base.gradient_norm(objective, snapshot, g)
             if new.bound < accuracy.bound:
                 best, accuracy = snapshot, new
         status = Status.CERTIFIED if accuracy.bound <= radius else Status.STEP_LIMIT
@@ -240,7 +240,7 @@ def _primal(objective: RegularizedRisk, constraint: ConvexSet, slopes: Floats) -
     z, y = objective.table.predict(w), objective.labels
     losses = _scale(objective) * objective.loss.value(z, y)
     gap, value = float(np.mean(losses - slopes * (z - y))), float(np.mean(losses))
-    return v, w, certificates.as_distance(certificates.duality_gap(objective, w, gap, value), objective.l2)
+    return v, w, base.as_distance(base.duality_gap(objective, w, gap, value), objective.l2)
 
 
 def _epoch(

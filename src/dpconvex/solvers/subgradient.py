@@ -13,8 +13,7 @@ from dpconvex.problems import Objective
 from dpconvex.problems.base import Bounds
 from dpconvex.sets import ConvexSet, L2Ball
 from dpconvex.sets.balls import project_onto_simplex
-from dpconvex.solvers import _certificates as certificates
-from dpconvex.solvers.base import Accuracy, Counted, Solver, SolverResult, Start
+from dpconvex.solvers.base import Accuracy, Counted, LowerModel, Solver, SolverResult, Start, as_distance
 
 _PLANES = 150  # largest number of planes; beyond it, the planes of smallest weight are merged into one
 _ASCENT = 3000  # most ascent steps on the weights per plane; any number keeps the certificate and the step bound
@@ -61,9 +60,9 @@ class Subgradient(Counted, Solver):
         w = constraint.project(np.zeros(objective.dim) if start is None else start)
         value, g = objective.value_and_gradient(w)
         best, best_value, calls = w, value, 1
-        model = certificates.LowerModel(objective, constraint)
+        model = LowerModel(objective, constraint)
         model.add(1.0, w, value, g)
-        accuracy = certificates.as_distance(model.gap(average=average), mu)
+        accuracy = as_distance(model.gap(average=average), mu)
         for step in range(1, limit + 1):
             if accuracy.bound <= radius:
                 return SolverResult(best, accuracy, Status.CERTIFIED, step - 1, calls)
@@ -71,9 +70,9 @@ class Subgradient(Counted, Solver):
             value, g = objective.value_and_gradient(w)
             calls += 1
             if step == 1:  # the theorem gives the start no weight
-                model = certificates.LowerModel(objective, constraint)
+                model = LowerModel(objective, constraint)
             model.add(float(step), w, value, g)
-            accuracy = certificates.as_distance(model.gap(average=average), mu)
+            accuracy = as_distance(model.gap(average=average), mu)
             if average:
                 best, best_value = model.average, value
             elif value < best_value:
@@ -139,7 +138,7 @@ class CuttingPlane(Counted, Solver):
             if value < best_value:
                 best, best_value = w, value
             w = planes.add(w, value, g, best_value)
-            accuracy = certificates.as_distance(planes.gap(best_value, best), mu)
+            accuracy = as_distance(planes.gap(best_value, best), mu)
             if accuracy.bound <= radius:
                 return SolverResult(best, accuracy, Status.CERTIFIED, step, step)
             if planes.drowned(best_value, best):

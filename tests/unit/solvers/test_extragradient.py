@@ -21,13 +21,7 @@ from dpconvex.problems import Block, CustomProblem, LocationLoss, Records, Saddl
 from dpconvex.problems.minimax.adversarial import saddle_constants, saddle_steps
 from dpconvex.randomness import SeededSource
 from dpconvex.sets import L2Ball, WholeSpace
-from dpconvex.solvers import (
-    AcceleratedGradient,
-    ExtraGradient,
-    Subgradient,
-    _certificates as certificates,
-    default_solver,
-)
+from dpconvex.solvers import AcceleratedGradient, ExtraGradient, Subgradient, base as certificates, default_solver
 from dpconvex_experiments.reference.objectives import ShiftedMeanLoss
 
 DISC = DataDomain.l2_ball(2, 1.0)

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from dpconvex.losses import HingeLoss, SquaredLoss
 from dpconvex.problems import DataDomain, Records, RegularizedRisk
 from dpconvex.sets import Box, L2Ball, WholeSpace
-from dpconvex.solvers import Accuracy, _certificates as certificates
+from dpconvex.solvers import Accuracy, base as certificates
 
 
 def ridge(seed=0, n=30, d=4, l2=0.05):
