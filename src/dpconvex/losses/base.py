@@ -222,6 +222,7 @@ def check_bound(target_bound: float, *, finite: bool = False) -> None:
 
 Q = 3.0  #: The q of saturating slopes, chosen on learning tables (docs, What was tried, How losses saturate)
 KNEE = 1 - 1 / Q  #: Share of the largest slope at which saturating slopes begin to bend
+CLIP, TANH, RATIONAL, BENT = 0, 1, 2, 3  #: Shapes of slopes, see `solvers.stochastic.SlopeCurve`
 
 
 @dataclass(frozen=True)

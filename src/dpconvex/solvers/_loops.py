@@ -6,8 +6,7 @@ import numpy as np
 
 from dpconvex._compiled import njit
 from dpconvex._types import Array, Floats
-from dpconvex.losses.base import KNEE, Q
-from dpconvex.solvers._components import BENT, CLIP, TANH
+from dpconvex.losses.base import BENT, CLIP, KNEE, TANH, Q
 
 _reordered = njit(nogil=True, fastmath={"reassoc", "contract"})
 """Decorator of loops whose sums may be reordered: no proof rests on the order, or rounding is charged for any order."""

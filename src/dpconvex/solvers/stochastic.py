@@ -7,19 +7,110 @@ what they found, give up after a fixed number of rounds, and belong before a sol
 """
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import singledispatch
 
 import numpy as np
 
-from dpconvex._types import Floats, Status, final_dataclass
+from dpconvex import losses
+from dpconvex._types import Array, Floats, Status, final_dataclass
 from dpconvex.losses import PiecewiseLinearLoss, SmoothLoss
-from dpconvex.problems import Objective, RegularizedRisk
+from dpconvex.losses.base import BENT, CLIP, RATIONAL, TANH
+from dpconvex.losses.regression import ResidualSplineLoss
+from dpconvex.problems import Objective, Records, RegularizedRisk
 from dpconvex.problems.base import Bounds
 from dpconvex.problems.data.records import as_array
 from dpconvex.problems.linear.objective import LinearModelObjective
 from dpconvex.sets import ConvexSet, SecondOrderCones
-from dpconvex.solvers import _components as components, base
+from dpconvex.solvers import base
 from dpconvex.solvers.base import Accuracy, Solver, SolverResult, Start, needs_whole_space
 from dpconvex.solvers.subgradient import Subgradient
+
+_TINY = 1e-300  # scale that turns `CLIP` into a step function
+_HUGE = 1e150  # amplitude that no slope reaches
+_SAMPLE = 2**20  # floats that the records drawn at a time hold (8 MB), or n/16 records if that is more
+
+
+@dataclass(frozen=True, eq=False)
+class SlopeCurve:
+    """The slope at a prediction z, ``offset + amplitude s((z - shift) / scale)``, of every record; s goes from -1 to 1.
+
+    For a saturating spline (`BENT`) it is ``A s`` between ``offset - amplitude`` and ``offset + amplitude``, where A is
+    the larger magnitude of these two bounds and s the slope of `losses.base.Spline` for ``A = 1``.
+    """
+
+    shape: int  #: s is ``clip(t, -1, 1)`` (`CLIP`), ``tanh(t)`` (`TANH`) or ``t / sqrt(1 + t^2)`` (`RATIONAL`)
+    scale: float
+    records: Floats  #: offset, amplitude and shift, shape (n, 3)
+
+
+@singledispatch
+def slope_curve(loss: losses.LinearModelLoss, y: Floats) -> SlopeCurve | None:
+    """Return the slopes of a loss for the targets `y` (n,); None for losses that have none: others register here."""
+    return None
+
+
+@slope_curve.register
+def _(loss: losses.PiecewiseLinearLoss, y: Floats) -> SlopeCurve:
+    lo, hi = loss.slope_interval(y)
+    return _curve(CLIP, _TINY, (lo + hi) / 2, (hi - lo) / 2, y)
+
+
+@slope_curve.register
+def _(loss: losses.LogisticLoss, y: Floats) -> SlopeCurve | None:
+    # A capped logistic slope has none of the shapes.
+    return _curve(TANH, 2.0, -y / 2, 0.5, -loss.offset[0]) if loss.cap == 1 else None
+
+
+@slope_curve.register
+def _(loss: losses.SmoothedHingeLoss, y: Floats) -> SlopeCurve:
+    if loss.saturating:
+        return _curve(BENT, loss.width, -y / 2, 0.5, loss.end * y)
+    return _curve(CLIP, loss.width / 2, -y / 2, 0.5, loss.center * y)
+
+
+@slope_curve.register
+def _(loss: ResidualSplineLoss, y: Floats) -> SlopeCurve:
+    spline = loss.spline
+    middle, half = (spline.lower + spline.upper) / 2, (spline.upper - spline.lower) / 2
+    if spline.saturating:
+        return _curve(BENT, spline.width * loss.slope_bound, middle, half, y)
+    return _curve(CLIP, spline.width * half, middle, half, y + spline.width * middle)
+
+
+@slope_curve.register
+def _(loss: losses.SquaredLoss, y: Floats) -> SlopeCurve:
+    bound = min(loss.prediction_bound, _HUGE)
+    return _curve(CLIP, bound, -y, bound, 0.0)
+
+
+@slope_curve.register
+def _(loss: losses.PseudoHuberLoss, y: Floats) -> SlopeCurve:
+    return _curve(RATIONAL, loss.width, 0.0, loss.width, y)
+
+
+@slope_curve.register
+def _(loss: losses.LogCoshLoss, y: Floats) -> SlopeCurve:
+    return _curve(TANH, loss.width, 0.0, loss.width, y)
+
+
+def _curve(shape: int, scale: float, *offset_amplitude_shift: Floats | float) -> SlopeCurve:
+    return SlopeCurve(shape, scale, np.stack(np.broadcast_arrays(*offset_amplitude_shift), axis=-1))
+
+
+def needs_slope_curve(loss: losses.LinearModelLoss) -> str | None:
+    """Return why a method that runs record by record cannot treat a loss; None if the loss has a compiled slope."""
+    return "needs a loss with a compiled slope" if slope_curve(loss, np.zeros(1)) is None else None
+
+
+def draws(records: Records, count: int, order: np.random.Generator) -> Iterator[tuple[Array, Floats]]:
+    """Yield `count` records drawn with replacement, in portions of m (`_SAMPLE`): indices (m,) and copies (m, dim)."""
+    most = max(1, _SAMPLE // records.dim, records.n // 16)
+    for first in range(0, count, most):
+        index = order.integers(records.n, size=min(most, count - first))
+        yield index, records.take(index)
+
 
 _STAGE = 4096  # smallest number of component steps in a stage, so that certificates do not cost more than steps
 
@@ -50,13 +141,13 @@ class StochasticSubgradient(Solver):
             return "needs a loss of bounded slope"
         if not isinstance(loss, SmoothLoss | PiecewiseLinearLoss):
             return "needs a smooth or piecewise linear loss of a linear model"
-        return components.needs_slope_curve(loss) or needs_whole_space(constraint)
+        return needs_slope_curve(loss) or needs_whole_space(constraint)
 
     def _solve(self, objective: Objective, radius: float, constraint: ConvexSet, start: Start) -> SolverResult:
         from dpconvex.solvers import _loops
 
         assert isinstance(objective, LinearModelObjective)  # `refusal`; tells the type checker
-        curve = components.slope_curve(objective.loss, objective.labels)
+        curve = slope_curve(objective.loss, objective.labels)
         assert curve is not None  # `refusal`; tells the type checker
         linear = np.zeros(objective.dim) if objective.linear is None else objective.linear
         ball = (objective.lipschitz + objective.linear_norm) / objective.l2
@@ -69,7 +160,7 @@ class StochasticSubgradient(Solver):
         size = max(objective.records.n, _STAGE)
         while accuracy.bound > radius and stages < self.max_steps:
             more = min(check, self.max_steps - stages)
-            for index, rows in components.draws(objective.table, more * size, order):
+            for index, rows in draws(objective.table, more * size, order):
                 steps = _loops.subgradient_steps(
                     rows, index, curve.records, curve.shape, curve.scale, linear, w, mean, dual, steps, objective.l2,
                     ball,
@@ -117,7 +208,7 @@ class Katyusha(Solver):
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         if not isinstance(loss, SmoothLoss):
             return "needs a smooth loss of a linear model"
-        return components.needs_slope_curve(loss) or needs_whole_space(constraint)
+        return needs_slope_curve(loss) or needs_whole_space(constraint)
 
     @staticmethod
     def steps_for(smoothness: float, strong_convexity: float, n: int, initial_gap: float, radius: float) -> int:
@@ -145,14 +236,14 @@ class Katyusha(Solver):
         gap = mu / 2 * accuracy.bound * accuracy.bound  # C1 for values; not **, which raises on overflow
         limit = 3 * self.steps_for(beta, mu, n, gap, radius) if self.max_steps is None else self.max_steps
         order = np.random.default_rng(0)  # a fixed sequence: neither private nor secret
-        curve = components.slope_curve(objective.loss, objective.labels)
+        curve = slope_curve(objective.loss, objective.labels)
         assert curve is not None  # `refusal`; tells the type checker
         x, y, z = snapshot.copy(), snapshot.copy(), snapshot.copy()  # the momentum sequences y and z outlive an epoch
         # beta of the whole objective is at least that of each component, and at least mu.
         pull, epochs = min(math.sqrt(2 * n * mu / (3 * beta)), 0.5), 0
         while accuracy.bound > radius and epochs < limit:
             mean, average, weight = g - objective.l2 * snapshot, snapshot.copy(), 0.0
-            for index, rows in components.draws(objective.table, 2 * n, order):
+            for index, rows in draws(objective.table, 2 * n, order):
                 weight = _loops.katyusha_steps(
                     rows, slopes[index], curve.records[index], curve.shape, curve.scale, mean, snapshot, x, y, z,
                     average, weight, pull, 1 / (3 * pull * beta), beta, objective.l2,

@@ -23,7 +23,7 @@ from dpconvex.data import ClassTarget
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import LogisticLoss, SoftmaxLoss
 from dpconvex.losses.classification import RAREST
-from dpconvex.solvers._components import slope_curve
+from dpconvex.solvers.stochastic import slope_curve
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, (400, 2))

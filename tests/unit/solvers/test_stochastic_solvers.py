@@ -23,6 +23,7 @@ from dpconvex.losses import (
     SoftmaxLoss,
     SquaredLoss,
 )
+from dpconvex.losses.base import BENT
 from dpconvex.problems import DataDomain, Records, RegularizedRisk, TiltedRisk
 from dpconvex.sets import L2Ball
 from dpconvex.solvers import (
@@ -32,9 +33,9 @@ from dpconvex.solvers import (
     Katyusha,
     NewtonCholesky,
     StochasticSubgradient,
-    _components as components,
     _loops,
     default_solver,
+    stochastic,
 )
 from instances import instances
 
@@ -57,19 +58,19 @@ def problem(loss, n=300, d=4, l2=0.05, *, intercept=True, linear=0.0, dtype=np.f
 
 
 @given(
-    loss=st.sampled_from([loss for loss in ONE_OUTPUT if components.needs_slope_curve(loss) is None]),
+    loss=st.sampled_from([loss for loss in ONE_OUTPUT if stochastic.needs_slope_curve(loss) is None]),
     z=st.floats(-1e3, 1e3) | st.sampled_from([0.0, 1e100, -1e100]),
     y=st.floats(-3, 3) | st.sampled_from([-1.0, 0.0, 1.0]),
 )
 def test_slope_curves_are_the_slopes_of_the_losses(loss, z, y):
     y = loss.clip_targets(np.array([y]))
-    curve = components.slope_curve(loss, y)
+    curve = stochastic.slope_curve(loss, y)
     offset, amplitude, shift = curve.records[0]
     with np.errstate(over="ignore"):
         t = float((z - shift) / curve.scale)
     with np.errstate(over="ignore"):
         slope = _loops.slope_at(curve.records[0], curve.shape, curve.scale, z)
-    if curve.shape != components.BENT:  # a bent slope is not of this form
+    if curve.shape != BENT:  # a bent slope is not of this form
         s = [min(max(t, -1.0), 1.0), math.tanh(t), t / math.hypot(1.0, t)][curve.shape]
         assert slope == pytest.approx(offset + amplitude * s, rel=1e-12)
     if isinstance(loss, PiecewiseLinearLoss) and z == y[0]:
@@ -88,11 +89,11 @@ def test_slope_curves_are_the_slopes_of_the_losses(loss, z, y):
 def test_draws_are_the_clipped_records_and_uniform(monkeypatch, dtype, domain):
     monkeypatch.setattr("dpconvex.problems.data.records._BLOCK", 64)  # several row blocks
     monkeypatch.setattr("dpconvex.problems.data.records._LEAST_ROWS", 1)
-    monkeypatch.setattr(components, "_SAMPLE", 100)  # several portions
+    monkeypatch.setattr(stochastic, "_SAMPLE", 100)  # several portions
     records = problem(LogisticLoss(), dtype=dtype, domain=domain).records
     assert records.n_blocks > 4
     dense, seen = records.rows(slice(None)), []
-    for index, rows in components.draws(records, 30_000, np.random.default_rng(1)):
+    for index, rows in stochastic.draws(records, 30_000, np.random.default_rng(1)):
         np.testing.assert_array_equal(rows, dense[index])
         seen.append(index)
     assert len(seen) > 4

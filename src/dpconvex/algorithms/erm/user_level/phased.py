@@ -45,7 +45,7 @@ from dpconvex.problems import LinearModelProblem, Records, UserGroups
 from dpconvex.problems.data import _threads
 from dpconvex.randomness import BitSource
 from dpconvex.sets import L2Ball
-from dpconvex.solvers import _components as components
+from dpconvex.solvers import stochastic
 
 TEST_FAILURE = 1e-5  #: Probability beta that a test fails although points are close; also that points are not close.
 PRACTICAL_SPREAD = 2.5  #: Default radius in units of ``eta L sqrt(T)``.
@@ -357,7 +357,7 @@ class Pooled:
             return
         ends = np.cumsum([0, *(len(index) for _, index in pieces)])
         index = np.concatenate([index for _, index in pieces])
-        rows, curve = self.records.take(index), components.slope_curve(self.loss, self.targets[index])
+        rows, curve = self.records.take(index), stochastic.slope_curve(self.loss, self.targets[index])
         assert curve is not None  # the plan refused other losses; tells the type checker
 
         def walk(k: int) -> tuple[()]:
@@ -424,6 +424,6 @@ def _require_users(problem: LinearModelProblem, privacy: PrivacyParams) -> None:
         raise InvalidParameterError("delta", privacy.delta, "must be positive", "Use a value far below 1/n")
     refusal = "needs a loss of bounded slope" if np.isinf(problem.lipschitz) else None
     refusal = "needs one output" if problem.loss.n_outputs > 1 else refusal
-    refusal = refusal or components.needs_slope_curve(problem.loss)
+    refusal = refusal or stochastic.needs_slope_curve(problem.loss)
     if refusal:
         raise InvalidParameterError("loss", problem.loss.name, f"one-pass SGD {refusal}", "Use another algorithm")
