@@ -24,14 +24,11 @@ def game(
     epsilon: _options.Epsilon,
     shape: Annotated[str, typer.Option(help="Numbers of actions of the row and of the column player.", metavar="RxC")],
     payoffs: Annotated[Path | None, typer.Argument(help="CSV or Parquet file of records; or give --rows.")] = None,
-    form: Annotated[
-        str,
-        typer.Option(
-            help="What a row of the file holds. plays: columns row and column (actions, counted from 0) and payoff. "
-            "matrices: R times C columns, a payoff matrix row by row. rank_one: R + C columns, vectors a and b of the "
-            "matrix a b^T."
-        ),
-    ] = "plays",
+    form: Annotated[str, typer.Option(
+        help="What a row of the file holds. plays: columns row and column (actions, counted from 0) and payoff. "
+        "matrices: R times C columns, a payoff matrix row by row. rank_one: R + C columns, vectors a and b of the "
+        "matrix a b^T."
+    )] = "plays",
     bound: Annotated[float, typer.Option(help="PUBLIC bound to which payoffs are clipped; 1 for rank_one.")] = 1.0,
     delta: _options.SmallDelta = 1e-6, algorithm: _options.Listed = "auto",
     constants: Annotated[str, _options.constants(_options.GAME_METHODS)] = "calibrated",

@@ -52,13 +52,11 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
-    who: Annotated[
-        str, typer.Option(envvar="DPCONVEX_WHO", help="Who runs this, in words, for the entries of a --budget.")
-    ] = "",
-) -> None:
+    version: Annotated[bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")] = False,
+    who: Annotated[str,
+        typer.Option(envvar="DPCONVEX_WHO", help="Who runs this, in words, for the entries of a --budget.")] = "",
+) -> None:  # fmt: skip
     WHO.set(who)
 
 

@@ -37,35 +37,26 @@ STATUS_WORDS = {
 @_output.one_line_errors
 def median(
     epsilon: _options.Epsilon,
-    radius_bound: Annotated[
-        float, typer.Option(help="PUBLIC radius of a ball around the origin that holds the points; may be crude.")
-    ],
+    radius_bound: Annotated[float,
+        typer.Option(help="PUBLIC radius of a ball around the origin that holds the points; may be crude.")],
     points: Annotated[
         Path | None,
         typer.Argument(help="CSV or Parquet file, folder or pattern, one point a row. Without: --rows and --features."),
     ] = None,
     delta: Annotated[float, typer.Option(help="Positive, far below 1 divided by the number of records.")] = 1e-6,
-    min_radius: Annotated[
-        float | None, typer.Option(help="Radii below it are not told apart. Default: a millionth of --radius-bound.")
-    ] = None,
-    column: Annotated[
-        list[str] | None, typer.Option(help="Coordinate column; repeat it. Default: all others than the user column.")
-    ] = None,
-    user_column: Annotated[
-        str | None, typer.Option(help="Column that says whose row it is: protects all rows of a user together.")
-    ] = None,
+    min_radius: Annotated[float | None,
+        typer.Option(help="Radii below it are not told apart. Default: a millionth of --radius-bound.")] = None,
+    column: Annotated[list[str] | None,
+        typer.Option(help="Coordinate column; repeat it. Default: all others than the user column.")] = None,
+    user_column: Annotated[str | None,
+        typer.Option(help="Column that says whose row it is: protects all rows of a user together.")] = None,
     constants: Annotated[str, _options.constants("stable_sgd, fixed_order, and the center alone")] = "calibrated",
-    algorithm: Annotated[
-        str,
-        typer.Option(
-            help="geometric_median (descent), stable_sgd, fixed_order or center_only; to compare with: halving, "
-            "origin_descent, coordinate_median, clipped_mean."
-        ),
-    ] = "geometric_median",
-    level: Annotated[
-        float | None,
-        typer.Option(help="Share of points near each other: 0.65, the default, tolerates 19 % of outliers."),
-    ] = None,
+    algorithm: Annotated[str, typer.Option(
+        help="geometric_median (descent), stable_sgd, fixed_order or center_only; to compare with: halving, "
+        "origin_descent, coordinate_median, clipped_mean."
+    )] = "geometric_median",
+    level: Annotated[float | None,
+        typer.Option(help="Share of points near each other: 0.65, the default, tolerates 19 % of outliers.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for median.json and certificate.json.")] = Path("median"),
     rows: Annotated[int | None, typer.Option(help="Plan only, for this number of records (or users).")] = None,
     features: Annotated[int | None, typer.Option(help="Number of coordinates, with --rows.")] = None,

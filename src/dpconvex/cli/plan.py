@@ -32,25 +32,19 @@ if TYPE_CHECKING:
 @_options.describes_model
 @one_line_errors
 def plan(
-    epsilon: Annotated[
-        str | None, typer.Option(help="Privacy budget, positive; or several: 0.1,1,3.", metavar="NUMBER,...")
-    ] = None,
-    goal: Annotated[
-        str | None,
-        typer.Option(
-            help="Goal of which it prints the epsilon and rows: an excess loss (0.02), or share of a constant's (10%); "
-            "evaluate:auc=0.02: which epsilon and rows it needs."
-        ),
-    ] = None,
-    picture: Annotated[
-        Path | None, typer.Option(help="File (.png, .svg, .pdf) for a picture of what is expected over epsilon.")
-    ] = None,
+    epsilon: Annotated[str | None,
+        typer.Option(help="Privacy budget, positive; or several: 0.1,1,3.", metavar="NUMBER,...")] = None,
+    goal: Annotated[str | None, typer.Option(
+        help="Goal of which it prints the epsilon and rows: an excess loss (0.02), or share of a constant's (10%); "
+        "evaluate:auc=0.02: which epsilon and rows it needs."
+    )] = None,
+    picture: Annotated[Path | None,
+        typer.Option(help="File (.png, .svg, .pdf) for a picture of what is expected over epsilon.")] = None,
     rows: Annotated[int | None, typer.Option(help="Number of records.")] = None, users: _options.Users = None,
     features: Annotated[int | None, typer.Option(help="Number of columns, if there is no schema.")] = None,
     schema: Annotated[Path | None, typer.Option(help="Schema file (TOML).")] = None,
-    feature_norm: Annotated[
-        float | None, typer.Option(help="Bound on a row's Euclidean length, with --features. Default: 1.")
-    ] = None,
+    feature_norm: Annotated[float | None,
+        typer.Option(help="Bound on a row's Euclidean length, with --features. Default: 1.")] = None,
     classes: Annotated[int | None, typer.Option(help="Number of classes. Default: the schema's, or 2.")] = None,
     as_json: _options.Json = False, **options: Any,
 ) -> None:  # fmt: skip

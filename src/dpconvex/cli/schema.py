@@ -25,10 +25,9 @@ def draft(
     target: Annotated[str | None, typer.Option(help="Column to predict.")] = None,
     user_column: Annotated[str | None, typer.Option(help="Column that says whose row it is.")] = None,
     output: Annotated[Path | None, typer.Option(help="File to write; never replaced. Default: stdout.")] = None,
-    no_ranges: Annotated[
-        bool, typer.Option("--no-ranges", help="Read no range off the table: fits find ranges privately.")
-    ] = False,
-) -> None:
+    no_ranges: Annotated[bool,
+        typer.Option("--no-ranges", help="Read no range off the table: fits find ranges privately.")] = False,
+) -> None:  # fmt: skip
     """Write a schema template that marks every line to be confirmed by a person.
 
     The template is read off the table: it is not private, and `fit` refuses it until it is confirmed.

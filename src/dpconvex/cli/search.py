@@ -35,9 +35,8 @@ def search(
     scoring: Annotated[
         str, typer.Option(help="auto, error_rate, log_loss; for numbers squared_error, absolute_error or pinball.")
     ] = "auto",
-    score_bound: Annotated[
-        float | None, typer.Option(help="Losses of records are clipped to it. Default: 2 for log_loss, else 1.")
-    ] = None,
+    score_bound: Annotated[float | None,
+        typer.Option(help="Losses of records are clipped to it. Default: 2 for log_loss, else 1.")] = None,
     holdout: Annotated[float, typer.Option(help="Share of records held out for the choice.")] = 0.2,
     out: Annotated[Path, typer.Option(help="Folder for model, certificate and report.")] = Path("model"),
     rows: _options.Rows = None, user_column: _options.UserColumn = None, test: _options.Test = None,

@@ -21,28 +21,23 @@ if TYPE_CHECKING:
 @_output.one_line_errors
 def synthesize(
     schema: _options.SchemaFile, epsilon: _options.Epsilon, table: _options.PrivateTable = None,
-    column: Annotated[
-        list[str] | None, typer.Option(help="Column to use; repeat it. Default: the schema's features and target.")
-    ] = None,
+    column: Annotated[list[str] | None,
+        typer.Option(help="Column to use; repeat it. Default: the schema's features and target.")] = None,
     order: Annotated[int, typer.Option(help="Number of columns in each marginal table to match; at most all.")] = 2,
     bins: Annotated[
         str, typer.Option(help="Bins of numbers: auto; private: 16, found from the data; or a number of equal ones.")
     ] = "auto",
-    edges: Annotated[
-        list[str] | None, typer.Option(help="Public bins of one column, as in age=17,25,40,65,90; repeat it.")
-    ] = None,
-    ranges: Annotated[
-        str, typer.Option(help="declared: those of the schema. private: of all numbers, found from the data.")
-    ] = "declared",
-    target_share: Annotated[
-        float, typer.Option(help="Share of epsilon for a model that draws the target: 0.3 where models learn of it.")
-    ] = 0.0,
+    edges: Annotated[list[str] | None,
+        typer.Option(help="Public bins of one column, as in age=17,25,40,65,90; repeat it.")] = None,
+    ranges: Annotated[str,
+        typer.Option(help="declared: those of the schema. private: of all numbers, found from the data.")] = "declared",
+    target_share: Annotated[float,
+        typer.Option(help="Share of epsilon for a model that draws the target: 0.3 where models learn of it.")] = 0.0,
     impossible: Annotated[list[str] | None, typer.Option(help="No row has both: sex=Male,relationship=Wife.")] = None,
     delta: _options.SmallDelta = 1e-6, algorithm: _options.Listed = "auto",
     constants: Annotated[str, _options.constants("saddle_point")] = "calibrated",
-    size: Annotated[
-        int | None, typer.Option(help="Number of synthetic records. Default: that of the private ones, or --rows.")
-    ] = None,
+    size: Annotated[int | None,
+        typer.Option(help="Number of synthetic records. Default: that of the private ones, or --rows.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for table, certificate and report.")] = Path("synthetic"),
     user_column: _options.UserColumn = None, rows: _options.Rows = None, users: _options.Users = None,
     neighbors: _options.Neighbors = "replace_one", seed: _options.Seed = None, budget: _options.Budget = None,

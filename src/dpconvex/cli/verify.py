@@ -17,14 +17,12 @@ from dpconvex.errors import InvalidParameterError
 @one_line_errors
 def verify(
     certificate: Annotated[Path, typer.Argument(help="certificate.json, or the folder that holds it.")],
-    public_key: Annotated[
-        Path | None, typer.Option(help="PEM file: the signature beside the certificate must be of this key.")
-    ] = None,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Say what was released, by which lemmas, and what it rests on.")
-    ] = False,
+    public_key: Annotated[Path | None,
+        typer.Option(help="PEM file: the signature beside the certificate must be of this key.")] = None,
+    explain: Annotated[bool,
+        typer.Option("--explain", help="Say what was released, by which lemmas, and what it rests on.")] = False,
     as_json: _options.Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Recompute the privacy cost, plan again, and compare all of the certificate; in a folder, with the model as well.
 
     Exit code 1 if a check fails.
@@ -72,14 +70,12 @@ def verify(
 
 @one_line_errors
 def sign(
-    certificate: Annotated[
-        Path | None, typer.Argument(help="certificate.json, or the folder of a model that holds it.")
-    ] = None,
+    certificate: Annotated[Path | None,
+        typer.Argument(help="certificate.json, or the folder of a model that holds it.")] = None,
     key: Annotated[Path | None, typer.Option(help="PEM file of your Ed25519 private key.")] = None,
-    new_key: Annotated[
-        Path | None, typer.Option(help="Write a new private key to this file, and its public half beside it.")
-    ] = None,
-) -> None:
+    new_key: Annotated[Path | None,
+        typer.Option(help="Write a new private key to this file, and its public half beside it.")] = None,
+) -> None:  # fmt: skip
     """Write an Ed25519 signature beside a certificate that passes verification. Needs the extra `sign`."""
     from dpconvex.privacy.certificate import new_key as make_key, sign as write_signature
 
