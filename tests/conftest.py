@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 from dpconvex.algorithms.erm import registry
 from dpconvex.algorithms.select import Registry
 from dpconvex.privacy import PrivacyCertificate, profiles
-from dpconvex.problems.data import _threads
+from dpconvex.problems.data import summation
 from dpconvex.randomness import BitSource, SeededSource, SystemSource, exact, source
 
 # The gate must give the same verdict twice, so examples are derived from the test alone, and never timed.
@@ -46,9 +46,9 @@ def quick_examples(examples: int) -> int:
 
 
 # One BLAS thread is what `make test` asks for; to ask again in every solver would take 3 % of the time.
-_asking = _threads._controller
+_asking = summation._controller
 if os.environ.get("OPENBLAS_NUM_THREADS") == "1" and PROFILE != "explore":
-    _threads._controller = lambda: SimpleNamespace(limit=lambda **_: nullcontext())  # type: ignore[assignment]
+    summation._controller = lambda: SimpleNamespace(limit=lambda **_: nullcontext())  # type: ignore[assignment]
 
 _drawn: defaultdict[str, Iterator[int]] = defaultdict(count)
 
@@ -160,7 +160,7 @@ def full(request: pytest.FixtureRequest) -> bool:
 @pytest.fixture
 def asking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Solvers ask for one BLAS thread, as they do for users."""
-    monkeypatch.setattr(_threads, "_controller", _asking)
+    monkeypatch.setattr(summation, "_controller", _asking)
 
 
 @pytest.fixture

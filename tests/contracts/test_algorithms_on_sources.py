@@ -35,7 +35,7 @@ from dpconvex.algorithms.erm.objective_perturbation import ObjectivePerturbation
 from dpconvex.algorithms.minimax import gaussian
 from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget, Schema, in_order
 from dpconvex.errors import InvalidParameterError
-from dpconvex.problems.data import _threads, records
+from dpconvex.problems.data import records, summation
 from dpconvex.problems.data.sources.arrow import MEMORY
 from dpconvex.problems.data.sources.cluster import open_source
 from dpconvex.problems.data.sources.rows import EncodedTables, StreamedRecords
@@ -179,7 +179,7 @@ def test_the_same_bits_from_every_source(name: str, hostile: bool, full: bool, m
     order = np.arange(N) if name in ORDERED else np.random.default_rng(1).permutation(N)
     expected, certificate = fit(whole)
     monkeypatch.setattr(records, "_BLOCK", 1)  # blocks of 256 rows: portions have several
-    monkeypatch.setattr(_threads, "threads", lambda: 2)
+    monkeypatch.setattr(summation, "threads", lambda: 2)
     token = MEMORY.set(150_000 if full else 2**20)
     try:
         # Quick runs read ordinary cells from a stream and hostile ones from Dask, the gate the other way round.

@@ -17,7 +17,7 @@ from dpconvex._types import Floats, Status, final_dataclass
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems import Objective
 from dpconvex.problems.base import Bounds
-from dpconvex.problems.data._threads import one_blas_thread
+from dpconvex.problems.data.summation import one_blas_thread
 from dpconvex.problems.minimax.adversarial import SaddleObjective
 from dpconvex.sets import ConvexSet, WholeSpace
 

@@ -23,8 +23,8 @@ from dpconvex.algorithms.queries.released_tables import Histogram, ReleasedModel
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.privacy import Assumption, Ledger, Neighboring, PrivacyCertificate, PrivacyParams, Sensitivity, Unit
 from dpconvex.privacy.profiles import largest_mu
-from dpconvex.problems.data._threads import one_blas_thread
 from dpconvex.problems.data.sources.rows import EncodedRows, totals
+from dpconvex.problems.data.summation import one_blas_thread
 from dpconvex.problems.data.users import UserGroups, exact_weights
 from dpconvex.problems.queries import LARGEST, LinearQueries
 from dpconvex.randomness import BitSource

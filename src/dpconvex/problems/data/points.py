@@ -15,7 +15,7 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._types import Array, Floats, IntArray, final_dataclass, set_fields
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.problems.data import _loops, _threads
+from dpconvex.problems.data import _loops, summation
 from dpconvex.problems.data.domain import DataDomain, shorten
 from dpconvex.problems.data.summation import Parts
 from dpconvex.problems.data.users import UserGroups
@@ -174,7 +174,7 @@ def covered_shares(points: Floats, groups: Groups, grid: Floats) -> Floats:
         _loops.pair_levels(points, groups.order, bounds, mantissa * mantissa, exponent, small, levels)
         return (levels,)
 
-    below = np.cumsum(_threads.total(_PARTS, work)[0], axis=1)  # whole numbers: exact
+    below = np.cumsum(summation.total(_PARTS, work)[0], axis=1)  # whole numbers: exact
     return below[0] / (small - 1) + below[1] / small
 
 
@@ -190,7 +190,7 @@ def near_counts(points: Floats, groups: Groups, radius: float) -> IntArray:
         return (out,)
 
     counts = np.empty(len(points), dtype=np.int64)
-    counts[groups.order] = _threads.total(_PARTS, work)[0]
+    counts[groups.order] = summation.total(_PARTS, work)[0]
     return counts
 
 

@@ -22,7 +22,7 @@ import scipy.sparse
 
 from dpconvex._types import Array, Floats, final_dataclass, forwarded
 from dpconvex.errors import InvalidDataError
-from dpconvex.problems.data import _loops, _threads, summation
+from dpconvex.problems.data import _loops, summation
 from dpconvex.problems.data.domain import DataDomain, shortened_length
 
 _BLOCK = 2**17  # floats of a row block: a second pass over it finds it in the cache
@@ -258,7 +258,7 @@ class Records(RecordSource):
         return map(self.block, range(self.n_blocks))
 
     def total(self, work: Callable[[RowBlock], summation.Parts]) -> summation.Parts:
-        return _threads.total(self.n_blocks, lambda index: work(self.block(index)))
+        return summation.total(self.n_blocks, lambda index: work(self.block(index)))
 
     def predict(self, W: Floats) -> Floats:
         """Return ``X W^T``: shape (n,) for `W` of shape (dim,), (n, k) for (k, dim)."""
@@ -312,7 +312,7 @@ class Records(RecordSource):
             block = self.block(index)
             return block.rows.start + block.picked(stride, targets)
 
-        index = np.concatenate(_threads.each(self.n_blocks, some))
+        index = np.concatenate(summation.each(self.n_blocks, some))
         counted = np.ones(len(index)) if weights is None else weights[index]
         return self.of_rows(self.domain, self.take(index)), index if targets is None else targets[index], counted
 
@@ -354,7 +354,7 @@ def clipped_blocks(X: Any, domain: DataDomain, first: int = 0) -> list[RowBlock]
         start, stop = index * step, min((index + 1) * step, n)
         return replace(_clipped_block(X[start:stop], domain), rows=slice(first + start, first + stop))
 
-    return _threads.each(max(1, -(-n // step)), block)
+    return summation.each(max(1, -(-n // step)), block)
 
 
 def _clipped_block(part: Any, domain: DataDomain) -> RowBlock:

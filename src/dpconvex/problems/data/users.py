@@ -23,7 +23,7 @@ from dpconvex import _validate
 from dpconvex._types import Array, Floats, Positions, final_dataclass
 from dpconvex.errors import InvalidDataError
 from dpconvex.losses import LinearModelLoss
-from dpconvex.problems.data import _loops, _threads, summation
+from dpconvex.problems.data import _loops, summation
 from dpconvex.problems.data.domain import shorten
 from dpconvex.problems.data.records import Records, RecordSource, RowBlock
 from dpconvex.problems.data.sources.rows import EncodedRows, StreamedRecords
@@ -183,7 +183,7 @@ def user_gradients(
         out[users] = reader.gradients(users)
         return ()
 
-    _threads.total(reader.parts, work)
+    summation.total(reader.parts, work)
     return out
 
 
@@ -263,7 +263,7 @@ def mean_of_users(
         assert isinstance(records, Records)
         reader = _Reader(loss, records, targets, groups, weights, w)
         work = lambda part: (changed(reader.gradients(reader.users(part)), reader.users(part)),)  # noqa: E731
-        parts = _threads.total(reader.parts, work)[0]
+        parts = summation.total(reader.parts, work)[0]
     return summation.vector(parts) / (n or groups.n_users)
 
 

@@ -36,7 +36,7 @@ from dpconvex.algorithms.erm.objective_perturbation import ObjectivePerturbation
 from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget, Schema, in_order, open_files
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators import _features, _streams
-from dpconvex.problems.data import _threads, summation
+from dpconvex.problems.data import summation
 from dpconvex.problems.data.sources import rows as held
 from dpconvex.problems.data.sources.arrow import MEMORY, open_tables
 from dpconvex.problems.data.sources.cluster import DaskPartitions
@@ -149,7 +149,7 @@ SETTINGS = ((1, 2**28), (3, 150_000))
 @pytest.mark.thin
 @pytest.mark.dear("svc", "clipped gradients")
 def test_every_source_gives_the_same_model(name, places, monkeypatch, full, same_certificate) -> None:
-    monkeypatch.setattr(_threads, "threads", lambda: 1)
+    monkeypatch.setattr(summation, "threads", lambda: 1)
     # Passes are all alike: what differs is how portions are read.
     monkeypatch.setattr(clipped_gradient, "MOST_STEPS", 16)
     monkeypatch.setattr(typical_steps, "TUNING", dataclasses.replace(typical_steps.TUNING, most_steps=16))
@@ -159,7 +159,7 @@ def test_every_source_gives_the_same_model(name, places, monkeypatch, full, same
     kinds = [("arrow data set", "folder", "pattern", "lazy frame", "stream")[(turn + k) % 5] for k in (0, 2)]
     cases = list(zip(kinds if full else ("folder", "stream"), SETTINGS[:: (-1) ** (turn // 5)], strict=True))
     for place, (threads, memory) in cases:
-        monkeypatch.setattr(_threads, "threads", lambda threads=threads: threads)
+        monkeypatch.setattr(summation, "threads", lambda threads=threads: threads)
         MEMORY.set(memory)
         found = fitted(name, places[place])
         np.testing.assert_array_equal(found.coef_, expected.coef_)
@@ -368,7 +368,7 @@ def test_files_that_change_or_break_end_in_one_error_without_content(fails, what
 
 def test_portions_are_encoded_by_several_threads_of_which_few_wait(places, monkeypatch) -> None:
     expected = in_memory().coef_  # by as many threads as there are
-    monkeypatch.setattr(_threads, "threads", lambda: 3)
+    monkeypatch.setattr(summation, "threads", lambda: 3)
     tables = open_tables(places["stream"], CLASSES.column_names())
     assert tables is not None
     encoded, used = [], []

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from dpconvex.losses import LogisticLoss, SoftmaxLoss, SquaredLoss
 from dpconvex.problems import Attack, DataDomain, LinearModelProblem, Records, RegularizedRisk, TiltedRisk, UserGroups
-from dpconvex.problems.data import _threads, summation
+from dpconvex.problems.data import summation
 from dpconvex.problems.data.users import clipped_mean
 from dpconvex.solvers import LBFGS, AcceleratedGradient, NewtonCholesky
 
@@ -117,7 +117,7 @@ def test_values_gradients_and_solutions_have_the_same_bits_for_every_order_and_t
     X, y, order = table()
     found = []
     for threads, rows in ((1, slice(None)), (2, slice(None)), (3, order)):
-        monkeypatch.setattr(_threads, "threads", lambda threads=threads: threads)
+        monkeypatch.setattr(summation, "threads", lambda threads=threads: threads)
         for objective in objectives(np.asfortranarray(X[rows]) if threads == 2 else X[rows], y[rows]):
             w = np.linspace(-1, 2, objective.dim)
             solvers = (NewtonCholesky(), LBFGS(), AcceleratedGradient()) if objective.tilt == 0 else (NewtonCholesky(),)
@@ -147,7 +147,7 @@ def test_users_gradients_do_not_mind_the_order(monkeypatch):
     X, y, order = table(2)
     users, domain, means = np.arange(N) % 700, DataDomain.l2_ball(P, 1.0), []
     for threads, rows in ((1, slice(None)), (2, order)):
-        monkeypatch.setattr(_threads, "threads", lambda threads=threads: threads)
+        monkeypatch.setattr(summation, "threads", lambda threads=threads: threads)
         groups = UserGroups.of(users[rows])
         records = Records.clipped(X[rows], domain)
         means.append(clipped_mean(LogisticLoss(), records, y[rows], groups, None, np.ones(P), 0.1))

@@ -42,7 +42,7 @@ from dpconvex.mechanisms.robust_mean import budget, robust_mean_of
 from dpconvex.plugins import of_paper
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Unit
 from dpconvex.problems import LinearModelProblem, Records, UserGroups
-from dpconvex.problems.data import _threads
+from dpconvex.problems.data import summation
 from dpconvex.randomness import BitSource
 from dpconvex.sets import L2Ball
 from dpconvex.solvers import stochastic
@@ -367,7 +367,7 @@ class Pooled:
             )
             return ()
 
-        _threads.total(len(pieces), walk)
+        summation.total(len(pieces), walk)
 
 
 def drawn_records(groups: UserGroups, users: Array, cap: int, coins: np.random.Generator) -> Positions:

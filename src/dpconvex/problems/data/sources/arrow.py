@@ -16,7 +16,7 @@ from dpconvex import _validate
 from dpconvex._arrow import pa, same_types, takeable
 from dpconvex._types import Array, final_dataclass
 from dpconvex.errors import InvalidDataError
-from dpconvex.problems.data import _threads
+from dpconvex.problems.data import summation
 from dpconvex.problems.data.sources.rows import TableSource, chosen_columns, inside
 
 MEMORY: ContextVar[int] = ContextVar("MEMORY", default=2**28)  #: Default for the bytes that portions may take.
@@ -47,7 +47,7 @@ class Tables(TableSource):
         return replace(self, n=len(index), read=some)
 
     def portions(self, n_features: int) -> "Iterator[pa.Table]":
-        copies = 2 * _threads.threads() + 2  # cells and features of batches in use, cells of the next two batches
+        copies = 2 * summation.threads() + 2  # cells and features of batches in use, cells of the next two batches
         rows = max(1, self.memory // (8 * copies * (n_features + self.empty.num_columns)))  # or at least half of them
         batches, size = [], 0
         with quiet_reading():

@@ -37,7 +37,7 @@ import numpy as np
 
 from dpconvex._types import Array, Floats, final_dataclass
 from dpconvex.errors import InvalidDataError
-from dpconvex.problems.data import _threads
+from dpconvex.problems.data import summation
 from dpconvex.problems.data.domain import DataDomain
 from dpconvex.problems.data.records import Records, RecordSource, RowBlock, Subset, clipped_blocks
 from dpconvex.problems.data.summation import Parts
@@ -181,7 +181,7 @@ def run_here(pieces: Iterator[Any], encode: Encode, n: int, task: Task[T], held:
             return task(encode(piece), first, given)
 
     waiting, first = deque[Future[T]](), 0
-    with closing(_ahead(pieces)) as coming, _threads.workers() as (pool, count):
+    with closing(_ahead(pieces)) as coming, summation.workers() as (pool, count):
         for piece in coming:
             stop = first + len(piece)
             waiting.append(pool.submit(work, piece, first, held(first, stop)))
@@ -277,8 +277,8 @@ def totals(X: Rows, y: Rows, work: Callable[..., Parts], own: Array | None = Non
     if not isinstance(X, EncodedRows):
         return work(X, y) if own is None else work(X, y, own)
     if own is None:
-        return reduce(_threads.add, X.run(lambda portion, *_: work(*portion)))
-    return reduce(_threads.add, X.run(lambda portion, _, held: work(*portion, held), lambda i, j: own[i:j]))
+        return reduce(summation.add, X.run(lambda portion, *_: work(*portion)))
+    return reduce(summation.add, X.run(lambda portion, _, held: work(*portion, held), lambda i, j: own[i:j]))
 
 
 def picked(X: Rows, index: Array) -> Floats:
@@ -329,7 +329,7 @@ class StreamedRecords(RecordSource):
 
     def total(self, work: Callable[[RowBlock], Parts]) -> Parts:
         found = (parts for parts in self.each_portion(lambda blocks: parts_of(blocks, work)) if parts is not None)
-        return reduce(_threads.add, found)
+        return reduce(summation.add, found)
 
     def subset(self, stride: int, targets: Array | None = None, weights: Array | None = None) -> Subset:
         def some(blocks: list[RowBlock]) -> list[tuple[Floats, Array, Array]]:
@@ -385,7 +385,7 @@ def streamed(rows: EncodedRows, domain: DataDomain, targets: Callable[[Array], F
 
 def parts_of(blocks: list[RowBlock], work: Callable[[RowBlock], Parts]) -> Parts | None:
     """Return the sum of `work` over some blocks, by several threads; None without blocks."""
-    return _threads.total(len(blocks), lambda index: work(blocks[index].ready())) if blocks else None
+    return summation.total(len(blocks), lambda index: work(blocks[index].ready())) if blocks else None
 
 
 LEAST = 2**26  #: Features are kept as cells, and not as a matrix, if the matrix has at least this many bytes.
