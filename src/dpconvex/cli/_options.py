@@ -77,36 +77,29 @@ def _option(of: Any, help: str, **more: Any) -> tuple[Any, Any]:
 MODEL: dict[str, tuple[Any, Any]] = {
     "model": (Model, None),
     "quantile": _option(float, "Which quantile, with --model quantile. Default: 0.5."),
-    "heavy_tailed": _option(
-        str,
+    "heavy_tailed": _option(str,
         "Regression of heavy-tailed targets, which are not clipped. auto: no moment is known; a level for gradients is "
         "found privately. K: the order, at least 2, of a moment of the gradients; as auto, but without a proof for few "
         "records. K:G: with its bound G, for a target scaled to width 1. Target bounds then bound predictions.",
-        metavar="auto|K[:G]",
-    ),
-    "failure": _option(
-        float, "With --heavy-tailed: the bound fails at most with this probability, below 1/2. Default: in expectation."
-    ),
-    "surrogate": _option(
-        str, "With --heavy-tailed: what replaces the loss of a steep record: truncated (default), extension, or, for "
-        "few records, structured, joint, fixed_steps or printed_steps.",
-    ),
-    "constraint": _option(
-        str, "With --heavy-tailed: interval for every coefficient, in units of the target's range per encoded feature.",
-        metavar="LOWER:UPPER",
-    ),
+        metavar="auto|K[:G]"),
+    "failure": _option(float,
+        "With --heavy-tailed: the bound fails at most with this probability, below 1/2. Default: in expectation."),
+    "surrogate": _option(str,
+        "With --heavy-tailed: what replaces the loss of a steep record: truncated (default), extension, or, for "
+        "few records, structured, joint, fixed_steps or printed_steps."),
+    "constraint": _option(str,
+        "With --heavy-tailed: interval for every coefficient, in units of the target's range per encoded feature.",
+        metavar="LOWER:UPPER"),
     "delta": (Delta, 0.0),
-    "ranges": _option(
-        "declared", "declared: those of the schema. private: the fit finds the ranges of all numeric columns, and of a "
-        'numeric target, privately, and ignores the schema\'s. For single columns: range = "private" in the schema.',
-    ),
-    "algorithm": _option(
-        "auto", "auto, objective_perturbation, output_perturbation, exponential_mechanism, noisy_gradient, recentering "
+    "ranges": _option("declared",
+        "declared: those of the schema. private: the fit finds the ranges of all numeric columns, and of a "
+        'numeric target, privately, and ignores the schema\'s. For single columns: range = "private" in the schema.'),
+    "algorithm": _option("auto",
+        "auto, objective_perturbation, output_perturbation, exponential_mechanism, noisy_gradient, recentering "
         "(numeric columns), joint_bound (columns in [0, 1]), random_projection (plan --features), constant or "
         "sufficient_statistics (linear); for users also informed_gradient, phased_sgd or accelerated_user; with "
         "--heavy-tailed auto, clipped_residuals, heavy_tailed, clipped_gradient or, for two parameters, "
-        "localized_exponential_mechanism or gradient_score.",
-    ),
+        "localized_exponential_mechanism or gradient_score."),
     "constants": _option(
         "calibrated", "calibrated: tight. paper: the paper's, for output_perturbation, phased_sgd, "
         "sufficient_statistics and heavy_tailed; the others refuse it, and accelerated_user says why it cannot be run.",
@@ -115,44 +108,36 @@ MODEL: dict[str, tuple[Any, Any]] = {
     "l2": _option(float, "Weight of the ridge penalty. Default: planned. A value tuned on the data is not private."),
     "coefficient_norm": _option(float, "Norm that coefficients should be able to reach. Never affects privacy."),
     "tilt": _option(0.0, "Above 0: large losses weigh more (output perturbation only)."),
-    "adversarial_radius": _option(
-        0.0, "Above 0: train against features moved by so much, in encoded units (two classes, output perturbation)."
-    ),
+    "adversarial_radius": _option(0.0,
+        "Above 0: train against features moved by so much, in encoded units (two classes, output perturbation)."),
     "adversarial_norm": _option("l2", "Norm of that move: l2 or linf."),
     "inference": (Inference, False),
-    "slope_cap": _option(
-        float, "Largest slope of the loss, in (0, 1] (models of classes). Smaller: less noise, more bias."
-    ),
-    "residual_cap": _option(
-        float, "Largest pull of a residual, in units of the target (model linear). Smaller: less noise, more bias "
-        "for skewed targets. Default: from public facts; half of the range with --inference.",
-    ),
-    "smoothing": _option(
-        float, "Length over which the kink of the loss is rounded: of the margin with --model svc (default 0.5), in "
-        "units of the target with quantile (default: 7.5 % of its range, less with many records). 0 keeps the kink.",
-    ),
+    "slope_cap": _option(float,
+        "Largest slope of the loss, in (0, 1] (models of classes). Smaller: less noise, more bias."),
+    "residual_cap": _option(float,
+        "Largest pull of a residual, in units of the target (model linear). Smaller: less noise, more bias "
+        "for skewed targets. Default: from public facts; half of the range with --inference."),
+    "smoothing": _option(float,
+        "Length over which the kink of the loss is rounded: of the margin with --model svc (default 0.5), in "
+        "units of the target with quantile (default: 7.5 % of its range, less with many records). 0 keeps the kink."),
     "width": _option(
         float,
         "Residual at which the loss of --model huber turns linear, in units of the target. Default: 20 % of its range.",
     ),
     "risk": _option("empirical", "empirical, or population: bound the loss on new records (output perturbation only)."),
-    "solver": _option(
-        "auto",
+    "solver": _option("auto",
         "Certified method by which output perturbation minimizes: auto, newton_cholesky, lbfgs, accelerated_gradient, "
-        "katyusha, subgradient, stochastic_subgradient, dual_coordinate_ascent, ... It affects time, never privacy.",
-    ),
+        "katyusha, subgradient, stochastic_subgradient, dual_coordinate_ascent, ... It affects time, never privacy."),
     "user_test": _option("auto", "Guard of means over users: tested, threshold or clipped (accelerated_user)."),
     "user_smoothing": _option("auto", "Smoothing of a loss with kinks: envelope or randomized (accelerated_user)."),
     "most_rows": _option(int, "PUBLIC cap on a user's distinct rows, for Gaussian noise of objective perturbation."),
-    "records_per_user": _option(
-        1, "PUBLIC: how many rows a typical user has, known or guessed. Accuracy gains from it, privacy never rests on "
+    "records_per_user": _option(1,
+        "PUBLIC: how many rows a typical user has, known or guessed. Accuracy gains from it, privacy never rests on "
         "it. private: found from the data, for 1 to 3 % of epsilon; declared ranges are then not narrowed.",
-        parser=lambda text: text if text == "private" else int(text), metavar="N|private",
-    ),
-    "neighbors": _option(
-        "replace_one", "replace_one; or add_or_remove_one: whether somebody is in the data is private, too, and --rows "
-        "(of plan: or --users) is a public guess.",
-    ),
+        parser=lambda text: text if text == "private" else int(text), metavar="N|private"),
+    "neighbors": _option("replace_one",
+        "replace_one; or add_or_remove_one: whether somebody is in the data is private, too, and --rows "
+        "(of plan: or --users) is a public guess."),
     "knots": _option(int, "Number of knots of every numeric column (additive). Default: from public facts."),
     "interactions": _option([], "Two columns that act together, as age,hours; repeatable (additive).", metavar="A,B"),
     "missing": _option(str, "own (default, but for intervals): missing numbers have a value of their own; or none."),
