@@ -9,7 +9,7 @@ share of the expected excess of zero parameters plus the constant's own expected
 geometric mean over tables of the excess with the rule over the excess without it, the number of cells whose excess is
 above 1.1 times the constant's, and the number of cells that take the constant. With ``--doubt`` no data are read: for
 class shares that are drawn evenly, it prints the mean excess log-loss of a constant by the number that is added to each
-noisy count (`algorithms/erm/two_stage/class_shares.py`), in deviations of the noise.
+noisy count (`algorithms/erm/two_stage/constant.py`), in deviations of the noise.
 """
 
 from __future__ import annotations

@@ -221,7 +221,7 @@ MUTANTS = (
     ),
     Mutant(
         "a constant's classes are counted with half the noise",
-        "algorithms/erm/two_stage/class_shares.py",
+        "algorithms/erm/two_stage/constant.py",
         "JointHistogram(cells, privacy.epsilon, privacy.unit))",
         "JointHistogram(cells, 2 * privacy.epsilon, privacy.unit))",
         "constant/classes",
@@ -229,7 +229,7 @@ MUTANTS = (
     ),
     Mutant(
         "a constant's classes: every record of a user counts",
-        "algorithms/erm/two_stage/class_shares.py",
+        "algorithms/erm/two_stage/constant.py",
         "counted(X, y, groups, classes, self.histogram.dim)",
         "counted(X, y, None, classes, self.histogram.dim)",
         "constant/users_classes",

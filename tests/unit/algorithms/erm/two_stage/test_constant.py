@@ -13,9 +13,8 @@ import pytest
 
 from dpconvex import PrivateLinearRegression, PrivateLogisticRegression, PrivateQuantileRegressor, verify
 from dpconvex.algorithms.erm.registry import plans
-from dpconvex.algorithms.erm.two_stage import class_shares
-from dpconvex.algorithms.erm.two_stage.class_shares import CLASSES, ClassSharesPlan
-from dpconvex.algorithms.erm.two_stage.constant import REMAINS, ConstantPlan
+from dpconvex.algorithms.erm.two_stage import constant
+from dpconvex.algorithms.erm.two_stage.constant import CLASSES, REMAINS, ClassSharesPlan, ConstantPlan
 from dpconvex.algorithms.erm.two_stage.ranges import counted
 from dpconvex.errors import HopelessPlanWarning, InvalidParameterError
 from dpconvex.losses import HuberLoss, LogisticLoss, SoftmaxLoss
@@ -109,7 +108,7 @@ def test_of_classes_it_is_a_histogram_whose_density_no_neighbor_moves_beyond_eps
     assert max(moved) == pytest.approx(mechanism.sensitivity.value)
     assert mechanism.scale >= mechanism.sensitivity.value / 0.7
     users = replace(plan.then.problem, n=3, records_per_user=2)
-    users_plan = class_shares.plan(users, PrivacyParams(0.7, unit=Unit.USER))
+    users_plan = constant.plan_shares(users, PrivacyParams(0.7, unit=Unit.USER))
     groups = UserGroups.of(np.array([0, 0, 1, 2, 2, 2]))
     counts = counted(np.ones((6, 1)), np.array([0, 1, 1, 0, 0, 1]), groups, lambda _, y: y[None].astype(int), k)
     assert counts.sum() == 3
