@@ -7,7 +7,7 @@ import numpy as np
 
 from dpconvex._types import Floats, final_dataclass, forwarded
 from dpconvex.algorithms.erm import heavy_tailed
-from dpconvex.algorithms.erm.heavy_tailed import HeavyTailedPlan, Moments, custom
+from dpconvex.algorithms.erm.heavy_tailed import HeavyTailedPlan, Moments, localization
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import CustomProblem, DataDomain, LinearModelProblem, RecordLoss
 from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
@@ -49,7 +49,8 @@ class OwnLinear(RecordLoss):
 
 def own(problem: LinearModelProblem, privacy: PrivacyParams, moments: Moments) -> HeavyTailedPlan[CustomProblem]:
     """Return the plan for the loss by its Lipschitz extension."""
-    return custom.plan(CustomProblem(OwnLinear(problem.domain), problem.n, problem.radius), privacy, moments)
+    extended = CustomProblem(OwnLinear(problem.domain), problem.n, problem.radius)
+    return localization.plan_custom(extended, privacy, moments)
 
 
 METHODS: dict[str, Planner] = {

@@ -29,8 +29,7 @@ from dpconvex._types import Floats, final_dataclass
 from dpconvex.algorithms import recorded
 from dpconvex.algorithms.base import P
 from dpconvex.algorithms.erm.heavy_tailed import localization
-from dpconvex.algorithms.erm.heavy_tailed.custom import CustomExtension, check_custom
-from dpconvex.algorithms.erm.heavy_tailed.localization import LocalizationPlan, To
+from dpconvex.algorithms.erm.heavy_tailed.localization import CustomExtension, LocalizationPlan, To, check_custom
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy
 from dpconvex.algorithms.erm.heavy_tailed.schedule import TUNING, Phase, Scaled, Setting, Stage, sensitivity
 from dpconvex.algorithms.erm.heavy_tailed.surrogates import SURROGATES, Data, Part, Surrogate

@@ -20,7 +20,7 @@ from dpconvex.algorithms.erm import (
     sufficient_statistics,
     user_level,
 )
-from dpconvex.algorithms.erm.heavy_tailed import Moments, clipped_gradient, custom, registry
+from dpconvex.algorithms.erm.heavy_tailed import Moments, clipped_gradient, localization, registry
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.erm.sufficient_statistics import plan_adaptive_ridge
 from dpconvex.algorithms.erm.two_stage import constant, joint_bound, projection, ranges, recentering, typical_user
@@ -260,7 +260,7 @@ def _level(privacy: PrivacyParams, bound: float) -> Subject:
 def _custom(privacy: PrivacyParams, bound: float) -> Subject:
     """A custom loss that is steeper than the level, so that its extension over the ball is another function."""
     problem = CustomProblem(LocationLoss(DataDomain.box(1, bound), bound / 10), N, bound)
-    plan = custom.plan(problem, privacy, Moments(2.0, 0.2))
+    plan = localization.plan_custom(problem, privacy, Moments(2.0, 0.2))
     ends = [np.array([[bound], [-bound], [sign * bound]]) for sign in (1.0, -1.0)]
     heap = [np.array([[0.0], [0.0], [sign * bound]]) for sign in (1.0, -1.0)]
     pairs = {name: Pair(*((X, np.zeros(N)) for X in both)) for name, both in (("ends", ends), ("heap", heap))}

@@ -15,6 +15,16 @@ Assumptions
 Deviations
     Slopes are truncated instead of losses extended, and records are interleaved in phases by position. Calibrated
     constants: one stage instead of two (erratum E1: the second is not needed for the rate), and those of the docs.
+Custom losses (`CustomExtension`): their Lipschitz extensions over the ball, pure epsilon too
+    Lemma A.1 of the specification: the extension ``f_C(w) = min over |y| <= R of f(y) + C |w - y|`` of a convex f is
+    convex and C-Lipschitz, with the sensitivity above. Certified points come from cutting planes on planes of Lemma 8.3
+    (`problems.custom.extension`). The declared largest slope A decides step counts and the rounding floor alone. The
+    oracle's error and rounding are planned to be below ``alpha/4``, ``alpha = lambda tau^2 / 2``, so cutting planes end
+    with a certificate on every data set (docs, Losses of your own).
+    Declared, not enforced: every record's loss is finite and convex, its subgradients are true and at most A long. A
+    record is clipped into the domain before anything is solved, and never replaced for what the function returned.
+    A function that breaks its promise ends the run with an error, a violated assumption. Without convexity the
+    sensitivity is the diameter, so there is no such mode for ``trusted=False``.
 """
 
 import math
@@ -28,18 +38,26 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import Array, Floats, attributes, final_dataclass, forwarded
-from dpconvex.algorithms import ConvexPlan, PredictedError, PrivateResult, recorded
+from dpconvex.algorithms import ConvexPlan, PredictedError, PrivateResult, check_relation, recorded
 from dpconvex.algorithms.base import P, beyond_floats
 from dpconvex.algorithms.erm.heavy_tailed import schedule as schedules
-from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy, extreme
-from dpconvex.algorithms.erm.heavy_tailed.surrogates import SURROGATES, Data, Part, Surrogate, surrogate_named
+from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy, check_moments, extreme
+from dpconvex.algorithms.erm.heavy_tailed.surrogates import (
+    SURROGATES,
+    Data,
+    Extension,
+    Part,
+    Surrogate,
+    surrogate_named,
+)
 from dpconvex.algorithms.erm.output_perturbation.plan import DECLARED, RETURNS
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import L2Norm
 from dpconvex.mechanisms import NormNoiseMechanism
 from dpconvex.plugins import of_paper
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
-from dpconvex.problems import LinearModelProblem, Records, UserGroups
+from dpconvex.problems import CustomProblem, LinearModelProblem, Records, UserGroups
+from dpconvex.problems.custom.extension import ExtendedRisk, Extender, own_rounding
 from dpconvex.randomness import BitSource
 from dpconvex.sets import BallSection, ConvexSet, L2Ball, Section
 
@@ -265,3 +283,47 @@ def planned(
         if isinstance(error, InvalidParameterError) and error.name in ("n", "surrogate"):
             raise
         raise (extreme(problem.name, moments) if level is None else beyond_floats(problem.name)) from None
+
+
+@final_dataclass
+class CustomExtension(Extension):
+    """Lipschitz extensions over the ball of losses with a declared slope."""
+
+    name: str = "extension of any convex loss"
+    lipschitz = "it is the Lipschitz extension over the ball of a loss that is declared convex"
+
+    def finest(self, part: Part) -> float:
+        return math.sqrt(32 * own_rounding(self.extender(part), part.l2) / part.l2)  # rounding <= alpha / 16
+
+    def risk(self, part: Part, data: Data, center: Floats, radius: float) -> ExtendedRisk:
+        return ExtendedRisk(part.problem.function, data[0], part.l2, self.extender(part, radius), center)
+
+    def work(self, part: Part, radius: float) -> dict[str, Any]:
+        return {"evaluations_of_a_record": 1 + self.extender(part, radius).steps_for(part.problem.dim)}
+
+    def extender(self, part: Part, radius: float = math.inf) -> Extender:
+        """Return the extender of a part, whose planes are accurate to ``alpha / 8``."""
+        problem = part.problem
+        return Extender(part.level, problem.lipschitz, problem.radius, part.l2 * radius**2 / 16)
+
+
+def check_custom(problem: CustomProblem, privacy: PrivacyParams, moments: object) -> None:
+    """Raise `InvalidParameterError` unless methods for heavy tails apply to these public facts."""
+    check_moments(moments)
+    check_relation(privacy)
+    if not problem.trusted:
+        what = "must be True with heavy_tailed: without convexity one record moves minimizers across the ball"
+        raise InvalidParameterError("trusted", False, what, "Leave heavy_tailed out: noise then covers the ball")
+    if problem.aggregation != "average":
+        what = "must be an average over records for heavy_tailed: moments are of the slopes of single records"
+        raise InvalidParameterError("function", problem.name, what, "Write a RecordLoss")
+
+
+@recorded("heavy_tailed_custom")
+def plan_custom(
+    problem: CustomProblem, privacy: PrivacyParams, moments: Moments,
+    *, constants: str = "calibrated", failure: float | None = None,
+) -> HeavyTailedPlan[CustomProblem]:  # fmt: skip
+    """Return the plan, which spends pure epsilon, whatever delta is; parameters as in `plan`."""
+    check_custom(problem, privacy, moments)
+    return planned(problem, privacy, moments, CustomExtension(), constants, failure)

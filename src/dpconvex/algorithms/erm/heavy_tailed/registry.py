@@ -24,8 +24,8 @@ from dpconvex import _rounding, _validate, algorithms
 from dpconvex._types import Array, final_dataclass, forwarded
 from dpconvex.algorithms.base import P
 from dpconvex.algorithms.erm import heavy_tailed
-from dpconvex.algorithms.erm.heavy_tailed import Moments, clipped_gradient, clipped_residuals, custom, level
-from dpconvex.algorithms.erm.heavy_tailed.localization import check_constraint
+from dpconvex.algorithms.erm.heavy_tailed import Moments, clipped_gradient, clipped_residuals, level
+from dpconvex.algorithms.erm.heavy_tailed.localization import check_constraint, plan_custom
 from dpconvex.algorithms.erm.heavy_tailed.moments import check_heavy
 from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
 from dpconvex.algorithms.recipes import NAMED, stored
@@ -357,7 +357,7 @@ def heavy_plans(
 
 
 CUSTOM_METHODS: Mapping[str, HeavyMethod] = {
-    "heavy_tailed": HeavyMethod(custom.plan),
+    "heavy_tailed": HeavyMethod(plan_custom),
     "localized_exponential_mechanism": HeavyMethod(
         partial(_beside, "localized_exponential_mechanism_custom"), printed=False
     ),
