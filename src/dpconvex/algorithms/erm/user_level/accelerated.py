@@ -312,30 +312,16 @@ def plan_accelerated(
     """Return the plan of the least predicted error; it needs users and a positive delta.
 
     `problem.records_per_user`, the assumed number of records of a user, only affects accuracy. With a ridge weight
-    `l2`, the excess is that of the regularized loss.
+    `l2`, the excess is that of the regularized loss. ``constants="paper"`` is always refused, with the reason. `target`
+    says where the excess is measured: on the users' data, or on the population that their records come from. `test`
+    says how means are guarded (`guards`): ``"auto"`` is tested or clipped, whichever has less noise.
 
-    Parameters
-    ----------
-    constants : {"calibrated", "paper"}
-        ``"paper"`` is always refused, with the reason.
-    target : {"empirical", "population"}
-        Where the excess is measured: on the users' data, or on the population that their records come from.
-    test : {"auto", "tested", "threshold", "clipped"}
-        How means are guarded (`guards`); ``auto``: tested or clipped, whichever has less noise.
-    batches
-        Number of disjoint batches of a phase's users, which steps read in turn.
-    sample
-        Number of users drawn afresh at each step; it saves time and does not improve accuracy.
-    cohort
-        Number of users that are compared pairwise; by default as many as time allows, between 500 and 8000.
-    localized
-        For the population: the paper's phases on disjoint users, or one phase with all; None: the smaller bound.
-    spread
-        Largest usual distance of two users' mean gradients, in units of ``L/sqrt(records_per_user)``.
-    outliers
-        Share of users that may lie further away than `spread`, in [0, 1/2).
-    smoothing : {"auto", "none", "envelope", "randomized"}
-        The stand-in for a loss with kinks.
+    Steps read `batches` disjoint batches of a phase's users in turn. `sample` users are drawn afresh at each step,
+    which saves time and does not improve accuracy. `cohort` users are compared pairwise, by default as many as time
+    allows, between 500 and 8000. `localized`, for the population: the paper's phases on disjoint users, or one phase
+    with all; None: the smaller bound. `spread` is the largest usual distance of two users' mean gradients, in units of
+    ``L/sqrt(records_per_user)``, `outliers` the share of users that may lie further away, in [0, 1/2), and `smoothing`
+    (auto, none, envelope, randomized) the stand-in for a loss with kinks.
     """
     _check(problem, privacy)
     _validate.choice("target", target, ("empirical", "population"))

@@ -390,17 +390,12 @@ def plan_phased(
 ) -> PhasedPlan:  # fmt: skip
     """Return the plan, for users, delta positive, and losses of one prediction, bounded slope and a compiled form.
 
-    Parameters
-    ----------
-    constants : {"calibrated", "paper"}
-        ``"paper"``: printed constants, for more than 100000 users, whose noise exceeds the diameter at every size.
-    radius : {"practical", "provable", "private"} or float
-        The radius within which the parts' results should lie, in units of ``eta L sqrt(T)``: 2.5, the proven one (about
-        18), one found privately, or a number. Privacy does not depend on it (calibrated constants only).
-    aggregate : {"auto", "robust", "plain"}
-        Test and robust mean, sample and aggregate, or in each phase the one with less noise.
-    groups, phases
-        The number C of parts, and the number of phases; by default those of the smallest bound.
+    ``constants="paper"``: printed constants, for more than 100000 users; noise exceeds the diameter at every size.
+    `radius`, within which the parts' results should lie, is in units of ``eta L sqrt(T)``: 2.5 (``"practical"``), the
+    proven one (``"provable"``, about 18), one found privately (``"private"``), or a number. Privacy does not depend on
+    it (calibrated constants only). `aggregate`: test and robust mean (``"robust"``), sample and aggregate
+    (``"plain"``), or in each phase the one with less noise (``"auto"``). `groups` and `phases`, the number C of parts
+    and that of phases, are by default those of the smallest bound.
     """
     algorithms.check_average(problem, privacy)
     _require_users(problem, privacy)
