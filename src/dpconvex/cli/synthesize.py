@@ -1,5 +1,6 @@
 """``dpconvex synthesize``: a table and its schema in; a synthetic table and its certificate out."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -68,7 +69,7 @@ def synthesize(
         epsilon, delta, schema=declared, columns=column or None,
         bins=read_bins(declared, column, bins, edges or []), order=order, algorithm=algorithm,
         constants=constants, target_share=target_share,
-        impossible=[dict(p.partition("=")[::2] for p in text.split(",") if "=" in p) for text in impossible or ()],
+        impossible=[dict(re.findall("([^,=]+)=([^,]*)", text)) for text in impossible or ()],
         neighbors=neighbors, rows=None if size_is_public else rows, random_state=seed,
     )  # fmt: skip
     planned = _options.planned_rows(table, count, name) if size_is_public else None
