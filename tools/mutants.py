@@ -1254,7 +1254,7 @@ MUTANTS = (
     ),
     Mutant(
         "weights are not capped (targets of weighted losses)",
-        "losses/weighted.py",
+        "losses/derived.py",
         "return np.clip(np.nan_to_num(weights, nan=0.0), 0.0, 1.0)",
         "return np.maximum(np.nan_to_num(weights, nan=0.0), 0.0)",
         "",
@@ -1262,7 +1262,7 @@ MUTANTS = (
     ),
     Mutant(
         "weighted losses of two classes count as losses of the margin",
-        "losses/weighted.py",
+        "losses/derived.py",
         "    sides = 2\n",
         "    sides = 1\n",
         "",

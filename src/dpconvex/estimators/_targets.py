@@ -1,7 +1,7 @@
 """Targets: labels become positions, numbers are scaled to a public range. Errors follow from public form, not content.
 
 Weights of records and classes are clipped to public caps, so that noise hides a record of any weight; without a cap it
-would not. Guarantee and lemma: `dpconvex.losses.weighted`.
+would not. Guarantee and lemma: `dpconvex.losses.derived`.
 """
 
 from abc import ABC, abstractmethod

@@ -5,13 +5,12 @@ A new loss is one class and its name in `LOSSES`; the contract tests then check 
 
 from dpconvex.losses.base import CurvatureLaw, LinearModelLoss, PiecewiseLinearLoss, SmoothLoss
 from dpconvex.losses.classification import LogisticLoss, SoftmaxLoss
+from dpconvex.losses.derived import TruncatedLosses, WeightedLoss, truncate
 from dpconvex.losses.hinge import HingeLoss, SmoothedHingeLoss
 from dpconvex.losses.regression import (
     AbsoluteLoss, HuberLoss, LogCoshLoss, PinballLoss, PseudoHuberLoss, SmoothedAbsoluteLoss, SmoothedPinballLoss,
     SquaredLoss,
 )  # fmt: skip
-from dpconvex.losses.truncated import TruncatedLosses, truncate
-from dpconvex.losses.weighted import WeightedLoss
 
 LOSSES: tuple[type[LinearModelLoss], ...] = (
     LogisticLoss, SoftmaxLoss, SquaredLoss, HuberLoss, PseudoHuberLoss, LogCoshLoss, HingeLoss, SmoothedHingeLoss,

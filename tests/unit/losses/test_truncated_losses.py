@@ -18,7 +18,7 @@ from dpconvex.losses import (
     SquaredLoss,
     truncate,
 )
-from dpconvex.losses.truncated import TruncatedPiecewiseLinearLosses
+from dpconvex.losses.derived import TruncatedPiecewiseLinearLosses
 from instances import instances
 
 pytestmark = pytest.mark.together

@@ -3,7 +3,7 @@ r"""Pure-DP stochastic convex optimization with heavy tails: population localiza
 Guarantee
     Pure epsilon-DP for neighbors that replace one record, for every data set: no moment has to exist for it.
 Lemma
-    Per-record surrogates are convex and C-Lipschitz (losses with their slopes cut, `dpconvex.losses.truncated`), so
+    Per-record surrogates are convex and C-Lipschitz (losses with their slopes cut, `dpconvex.losses.derived`), so
     the ridge risk of m records is lambda-strongly convex and two neighbors' exact minimizers over the ball differ by
     at most ``2C/(lambda m)``; the certified point by at most ``2C/(lambda m) + 2 tau`` (docs, Heavy tails). Noise of
     density ``exp(-|b| / beta)``, ``beta = (2C/(lambda m) + 2 tau)/epsilon``, makes each release epsilon-DP. Every
@@ -40,16 +40,9 @@ from dpconvex import _validate
 from dpconvex._types import Array, Floats, attributes, final_dataclass, forwarded
 from dpconvex.algorithms import ConvexPlan, PredictedError, PrivateResult, check_relation, recorded
 from dpconvex.algorithms.base import P, beyond_floats
-from dpconvex.algorithms.erm.heavy_tailed import schedule as schedules
+from dpconvex.algorithms.erm.heavy_tailed import schedule as schedules, surrogates
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy, check_moments, extreme
-from dpconvex.algorithms.erm.heavy_tailed.surrogates import (
-    SURROGATES,
-    Data,
-    Extension,
-    Part,
-    Surrogate,
-    surrogate_named,
-)
+from dpconvex.algorithms.erm.heavy_tailed.surrogates import SURROGATES, Data, Part, Surrogate, surrogate_named
 from dpconvex.algorithms.erm.output_perturbation.plan import DECLARED, RETURNS
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import L2Norm
@@ -286,7 +279,7 @@ def planned(
 
 
 @final_dataclass
-class CustomExtension(Extension):
+class CustomExtension(surrogates.Extension):
     """Lipschitz extensions over the ball of losses with a declared slope."""
 
     name: str = "extension of any convex loss"
