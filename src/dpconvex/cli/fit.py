@@ -164,7 +164,8 @@ def fit(
         _output.print_text(f"Its certificate and the numbers: {_output.EVALUATED} and {_output.METRICS}.")
     if estimator.status_ != "ok":
         _output.print_text(f"Status: {estimator.status_}. The run ended early; its last released point is the model.")
-    print_found(estimator, out)
+    if estimator.ranges_:
+        _output.print_text(f"Wrote the schema with the ranges found to {out / _output.FOUND}")
     _output.print_released(estimator.certificate_, out, *names, metrics=metrics)
 
 
@@ -191,12 +192,6 @@ def write_found(model: Any, folder: Path) -> None:
     """Write the schema with the ranges that a fit found, if it found any and has a schema."""
     if model.ranges_ and model.found_schema_ is not None:
         (folder / _output.FOUND).write_text(model.found_schema_.to_toml(), encoding="utf-8")
-
-
-def print_found(model: Any, out: Path) -> None:
-    """Say where the schema with the ranges found is, if there is one."""
-    if model.ranges_:
-        _output.print_text(f"Wrote the schema with the ranges found to {out / _output.FOUND}")
 
 
 def measure(estimator: Any, held_out: Any) -> Metrics | RegressionMetrics:
@@ -365,7 +360,8 @@ def fit_sparse(
         return _output.print_files(estimator.certificate_, out, *names, **measures)
     _show_sparse((estimator.plan_,), promise, False)
     print_labels(declared)
-    print_found(estimator, out)
+    if estimator.ranges_:
+        _output.print_text(f"Wrote the schema with the ranges found to {out / _output.FOUND}")
     _output.print_released(estimator.certificate_, out, *names, metrics=metrics)
 
 

@@ -35,6 +35,7 @@ class FindsRanges:
     declared range, and last the parts of the columns' declared ranges."""
     _looks: bool = True  #: Whether the caller allows looks, which privately narrow declared ranges; a search does not.
     _may_look: bool = False  #: Whether the parameters allow looks at declared ranges of columns and target.
+    _numeric: bool = False  #: Whether the target is a number.
     _finds_target: bool = False  #: Whether the fit finds the target's range, too.
     _yes_or_no: bool = False  #: Whether the target's declared range joins two whole numbers, with no fine step.
 
@@ -96,7 +97,7 @@ class FindsRanges:
             return 0.0, 0.0
         epsilon, felt = self._beside(features, privacy, n).epsilon, ranges.weighing(n, privacy)
         kept = self._infers() or (self._yes_or_no and felt * epsilon < ranges.ENDS)
-        target = self._target_range() and not kept  # a clipped target is another thing to estimate
+        target = self._numeric and not kept  # a clipped target is another thing to estimate
         each = ranges.looks_cost(epsilon, felt, len(features.lookable))
         return ranges.look_cost(epsilon, felt) if target else 0.0, each
 
@@ -133,10 +134,10 @@ class FindsRanges:
         n = found[0].problem.n
         look, looks = (cost > 0 for cost in self._look_costs(features, privacy, n))
         finds = self._open(features) + len(features.placed) + look + looks
-        declared = self._may_look and self._target_range() and not self._finds_target and (look or not self._yes_or_no)
+        declared = self._may_look and self._numeric and not self._finds_target and (look or not self._yes_or_no)
         alone = ranges.look_cost(privacy.epsilon, n, True) if declared else 0.0  # for constants, which use no column
         # numeric targets are seldom proportional to the logarithm of a column
-        linear = features.linear if self._target_range() is None else features.unranged
+        linear = features.unranged if self._numeric else features.linear
         looked = features.lookable if looks else ()
         target = getattr(self.schema, "target", None) if getattr(self, "target_bounds", None) is None else None
         steps = (*(step for *_, step in features.divisible), step_of(target))

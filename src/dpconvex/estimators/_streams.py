@@ -202,12 +202,15 @@ def count(records: Any) -> int:
     return len(targets)
 
 
-def shuffled(records: Any, source: BitSource) -> Any:
-    """Return a copy of records (features, targets, groups) in random order; rows of a source keep their order."""
+def shuffled(records: Any, source: BitSource, only_sums: bool) -> Any:
+    """Return a copy of records (features, targets, groups) in random order; rows for `only_sums` keep their order."""
     # One-pass methods need an order that is independent of the records: a file sorted by labels would mislead them.
     coins = source.generator()
     if isinstance(records, EncodedRows):
-        return records
+        if only_sums or not records.in_memory:
+            return records
+        X, y = records.matrix()
+        records = X, *y.T
     order = coins.permutation(len(records[1]))
     X, targets, groups = records
     return X[order], targets[order], groups[order]

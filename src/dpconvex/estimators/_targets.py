@@ -276,6 +276,7 @@ class Classifier(ClassifierMixin, ABC):
 class Regressor(RegressorMixin, ABC):
     """A regressor whose `score` reads a table with a schema as `fit` does."""
 
+    _numeric = True
     schema: Any
     target_bounds: Any
     ranges_: Any
@@ -320,7 +321,9 @@ class Regressor(RegressorMixin, ABC):
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return R^2; of a table with a schema without `y`, too. On private data it is not private."""
         truth = np.asarray(self._numbers(X, y), dtype=np.float64)
-        truth = np.where(np.isnan(truth), self._range().middle, truth)  # as fits count what is missing
+        kept, middle = self._range(), self._declared().middle  # as fits count what is missing
+        middle = kept.middle if self._finds_target else float(np.clip(middle, kept.lower, kept.upper))
+        truth = np.where(np.isnan(truth), middle, truth)
         return float(r2_score(truth, self.predict(X), sample_weight=sample_weight))  # pyright: ignore[reportAttributeAccessIssue]
 
 

@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, ClassVar, Self, final
+from typing import Any, ClassVar, Self, cast, final
 
 import numpy as np
 import scipy.sparse
@@ -14,6 +14,7 @@ from dpconvex._types import Array, Floats
 from dpconvex.algorithms import Plan, begin, target_look
 from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.algorithms.minimax.registry import plan_saddle
+from dpconvex.algorithms.select import Plans
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _features, _matrices, _targets
@@ -110,7 +111,7 @@ class PrivateSparseModel(FittedModel, Exported):
         plan: Any = able(self, records).plan(n, features.domain.n_features)[0]
         self._paid = begin(plan, type(self).__name__, _matrices.fitted_columns(self), n, source)
         with _progress.shown(type(self).__name__, self.verbose):
-            result = plan.run(shuffled(records, source), source)
+            result = plan.run(shuffled(records, source, plan.only_sums), source)
         self.plan_, self.ranges_ = result.plan, self._target_part(result.plan)
         self._store(features, plan.problem.point(result.x))
         self.certificate_ = result.certificate
@@ -224,8 +225,9 @@ class PrivateLasso(_targets.Regressor, PrivateSparseModel):
         found = plan_saddle(problem, privacy.less(cost) if cost else privacy, self.algorithm, **how)
         if not cost or found[0].hopeless:  # a constant gains nothing from a look
             return plan_saddle(problem, privacy, self.algorithm, **how) if cost else found
-        step = (0.0, 0.0) if self.target_bounds or self.schema is None else _features.step_of(self.schema.target)
-        return tuple(target_look.plan(each, privacy, step) for each in found)
+        apart = self.target_bounds is not None or self.schema is None
+        step = (0.0, 0.0) if apart else _features.step_of(cast(Schema, self.schema).target)
+        return cast(Plans[Any], found).changed(target_look.plan(each, privacy, step) for each in found)
 
     def fit(self, X: Any, y: Any = None) -> Self:
         source, bounds, opened = source_from(self.random_state), self._declared(), open_rows(self, X, y, None)

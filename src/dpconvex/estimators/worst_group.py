@@ -130,7 +130,7 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
             shares, privacy = chosen.run(records if opened else records[2], source), chosen.rest
         self.plan_ = planned if chosen is None else planner._plans(features, n, shares, privacy)[0]
         with _progress.shown(type(self).__name__, self.verbose):
-            result = self.plan_.run(shuffled(records, source), source)
+            result = self.plan_.run(shuffled(records, source, self.plan_.only_sums), source)
         problem: Any = self.plan_.problem
         self._store(features, problem.point(result.x))
         self.certificate_ = result.certificate

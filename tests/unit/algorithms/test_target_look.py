@@ -14,7 +14,7 @@ import pytest
 from pyarrow.dataset import dataset
 from scipy import sparse
 
-from dpconvex import NumericColumn, PrivateLasso, Schema, load_model, save_model, verify
+from dpconvex import CategoricalColumn, NumericColumn, PrivateLasso, Schema, load_model, save_model, verify
 from dpconvex.algorithms import target_look
 from dpconvex.algorithms.erm.two_stage.ranges import HALVED, SCALED, look_cost
 from dpconvex.algorithms.minimax.registry import plan_saddle
@@ -177,3 +177,34 @@ def test_a_second_fit_starts_from_the_declared_range() -> None:
     model = PrivateLasso(2.0, **WIDE)
     first = model.fit(X, y).predict(X[:5]).tolist()
     assert model.fit(X, y).predict(X[:5]).tolist() == first
+
+
+def test_ends_in_an_array_are_ends_and_plans_are_a_table() -> None:
+    X, y = table()
+    given = {**WIDE, "target_bounds": np.array([-100.0, 300.0])}
+    model = PrivateLasso(2.0, 0.0, **given)
+    assert "gaussian_mirror_descent" in dict(model.plan(len(y), 60).refused)
+    assert model.fit(X, y).ranges_ == PrivateLasso(2.0, 0.0, **WIDE).fit(X, y).ranges_
+    model.set_params(feature_bound=None, feature_bounds=([-1.0] * 2, [1.0] * 2))
+    assert model.plan(len(y), 2)  # nothing of the fit to 60 columns matters
+
+
+def test_a_missing_target_is_scored_as_it_was_fitted() -> None:
+    """It counts as the middle of the declared range, 100, which lies above the part that is kept."""
+    X, y = table()
+    model = PrivateLasso(2.0, **WIDE).fit(X, y)
+    (part,) = model.ranges_
+    assert part.upper < 100
+    some = np.where(np.arange(len(y)) < 40, np.nan, y)
+    assert model.score(X, some) == pytest.approx(model.score(X, np.where(np.isnan(some), part.upper, y)))
+
+
+@pytest.mark.parametrize("algorithm", ["anytime_mirror_descent", "variance_reduced_frank_wolfe", "auto"])
+def test_tables_of_many_levels_run_methods_that_read_single_records(algorithm: str) -> None:
+    """Such tables are encoded portion by portion; the fit failed with an assertion when it had been paid for."""
+    rng = np.random.default_rng(0)
+    levels = tuple(f"w{k}" for k in range(600))
+    rows = pa.table({"word": rng.choice(levels, 20_000), "y": rng.uniform(0, 1, 20_000)})
+    schema = Schema((CategoricalColumn("word", levels),), NumericTarget("y", 0, 1))
+    model = PrivateLasso(5.0, schema=schema, algorithm=algorithm, random_state=0).fit(rows)
+    assert np.isfinite(model.predict(rows)).all()

@@ -7,7 +7,7 @@ Guarantee
     Pure epsilon, for neighbors that replace one record.
 Lemma
     A record's rounded target is a multiple of ``2^-24`` in [-1, 1], in units of B, whatever the record is, so a
-    replaced record moves the sum by at most 2. Sums are of integers, hence exact. Features have no part in it.
+    replaced record moves the sum by at most 2. Sums are exact below 2^29 records. Features have no part in it.
 Assumptions
     None beyond those of all methods.
 Accuracy
@@ -56,8 +56,7 @@ class ConstantPlan(base.SaddlePlan):
     mechanisms = uses({LABEL: "mechanism"})
     hopeless = True  # pyright: ignore[reportAssignmentType]
     outlook = (  # pyright: ignore[reportAssignmentType]
-        "no column is used, and the answer is the same for all: a fit is expected to lose more "
-        "(algorithm='frank_wolfe' makes it)"
+        "no column is used, and the answer is the same for all; algorithm='frank_wolfe' makes a fit"
     )
 
     @property
