@@ -150,6 +150,9 @@ def _replaced(pair: Pair, units: int) -> Iterator[tuple[int, tuple[Any, ...]]]:
             targets = None if y is None else np.concatenate([y[stay], y2[new]])
             yield unit, (np.concatenate([X[stay], X2[new]]), targets, UserGroups.of(labels))
         return
+    if isinstance(pair.first[0], tuple):  # records that are one argument, of several arrays
+        yield from ((unit, (data,)) for unit, data in _replaced(Pair(pair.first[0], pair.second[0]), units))
+        return
     n, given = len(pair.first[0]), [k for k, table in enumerate(pair.first) if table is not None]
     differ = [np.flatnonzero((pair.first[k] != pair.second[k]).reshape(n, -1).any(1)) for k in given]
     changed = int(np.concatenate(differ)[0])

@@ -91,7 +91,7 @@ def open_files(path: AnyPath, schema: Schema) -> Any:
             return _folders(system, names)
     except (pa.ArrowException, OSError, ValueError):
         raise InvalidDataError(f"{where}: cannot be opened. Check the path, and that the files are whole") from None
-    what = "must hold .parquet files alone or .csv files (.tsv, .gz)" if names else "no file is there, or matches"
+    what = "must hold .parquet files alone or .csv files (.tsv, .gz)" if names else "must name files, and none is there"
     raise InvalidDataError(f"{where}: {what}. Check the path")
 
 

@@ -199,7 +199,7 @@ def test_a_missing_target_is_scored_as_it_was_fitted() -> None:
     assert model.score(X, some) == pytest.approx(model.score(X, np.where(np.isnan(some), part.upper, y)))
 
 
-@pytest.mark.parametrize("algorithm", ["anytime_mirror_descent", "variance_reduced_frank_wolfe", "auto"])
+@pytest.mark.parametrize("algorithm", ["anytime_mirror_descent", "variance_reduced_frank_wolfe"])
 def test_tables_of_many_levels_run_methods_that_read_single_records(algorithm: str) -> None:
     """Such tables are encoded portion by portion; the fit failed with an assertion when it had been paid for."""
     rng = np.random.default_rng(0)

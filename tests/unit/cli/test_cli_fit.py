@@ -453,7 +453,9 @@ def test_inference_is_in_the_json_and_refused_where_it_is_not_offered(
 ) -> None:
     toml = few_columns(public_files, tmp_path)
     planned = run("plan", "--rows", 9_000, "--schema", toml, "--epsilon", 3, "--inference").stdout
-    assert all(words in " ".join(planned.split()) for words in ("4 of 4", "A forecast, for levels that are not rare"))
+    assert all(
+        words in " ".join(planned.split()) for words in ("4 of 4", "A forecast, for levels and classes (see rates)")
+    )
     words = ("fit", public_files / "train.csv", "--schema", toml, "--epsilon", 3, "--inference")
     rows = json.loads(run(*words, "--json").stdout)["intervals"]["rows"]
     assert set(rows) == {"(intercept)", "age", "education-num", "hours-per-week", "sex=Male"}
