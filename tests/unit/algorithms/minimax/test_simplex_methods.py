@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from unittest import mock
 
 import numpy as np
@@ -14,7 +15,7 @@ from dpconvex.algorithms.minimax.frank_wolfe import walk
 from dpconvex.algorithms.minimax.registry import SADDLE_METHODS, SPARSE_METHODS, plan_saddle
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import SquaredLoss
-from dpconvex.mechanisms import GaussianMechanism, VertexSession
+from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism, VertexSession
 from dpconvex.privacy import PrivacyParams, verify
 from dpconvex.privacy.ledger import fits, total_epsilon
 from dpconvex.problems import MatrixGame, PolytopeSaddle, RankOneGame, SimplexPoint, l1_ball_loss, single_group
@@ -27,12 +28,13 @@ PRIVACY = PrivacyParams(1.0, 1e-6)
 D = 6
 
 
-def regression(n: int):
+def regression(n: int, intercept: bool = False):
     rng = np.random.default_rng(0)
     X = rng.choice([-1.0, 1.0], (n, D))
     truth = np.zeros(D)
     truth[:2] = 0.6, -0.3
-    problem = l1_ball_loss(SquaredLoss(1.0, prediction_bound=1.0), n, D, 1.0, third_derivative=0.0)
+    loss, own = SquaredLoss(1.0, prediction_bound=1.0), {"intercept": intercept, "third_derivative": 0.0}
+    problem = l1_ball_loss(loss, n, D, 1.0, **own)
     return problem, single_group(X, X @ truth + rng.uniform(-0.1, 0.1, n)), truth
 
 
@@ -51,7 +53,7 @@ EACH = pytest.mark.parametrize(("kind", "name"), CASES)
 
 
 def planned(kind: str, name: str, n: int, privacy: PrivacyParams = PRIVACY):
-    problem, records, _ = regression(n) if kind == "sparse" else game(n)
+    problem, records, _ = regression(n, name == "constant") if kind == "sparse" else game(n)
     plans = plan_saddle(problem, privacy, name)
     return plans[0], records
 
@@ -148,7 +150,7 @@ def test_auto_and_refusals() -> None:
     problem = l1_ball_loss(SquaredLoss(1.0, prediction_bound=1.0), 10_000, 500, 1.0, third_derivative=0.0)
     assert plan_saddle(problem, PRIVACY)[0].algorithm == "frank_wolfe"
     pure = {plan.algorithm for plan in plan_saddle(problem, PrivacyParams(1.0))}
-    assert pure == set(SPARSE_METHODS) - {"gaussian_mirror_descent"}
+    assert pure == set(SPARSE_METHODS) - {"gaussian_mirror_descent", "constant"}  # there is no intercept
     low = l1_ball_loss(SquaredLoss(1.0, prediction_bound=1.0), 10_000, 10, 1.0, third_derivative=0.0)
     assert plan_saddle(low, PRIVACY)[0].algorithm == "gaussian_mirror_descent"
     few, many = (plan_saddle(RankOneGame(10_000, d, d), PRIVACY)[0].algorithm for d in (10, 1000))
@@ -198,7 +200,10 @@ def test_what_leaves_is_a_function_of_what_was_released(kind: str, name: str) ->
         def release(self, value, *_, coins=coins):
             return coins.normal(size=len(value))
 
-        with mock.patch.object(VertexSession, "draw", draw), mock.patch.object(GaussianMechanism, "release", release):
+        with ExitStack() as patched:
+            patched.enter_context(mock.patch.object(VertexSession, "draw", draw))
+            for mechanism in (GaussianMechanism, LaplaceMechanism):
+                patched.enter_context(mock.patch.object(mechanism, "release", release))
             found.append(plan.run(data, SeededSource(0)))
     np.testing.assert_array_equal(found[0].x, found[1].x)
     np.testing.assert_array_equal(found[0].y, found[1].y)
