@@ -143,11 +143,10 @@ def fit(
     plans, intervals = (estimator.plan_, *planned[1:]), summary_of(estimator)  # first what ran
     names = (_output.MODEL, _output.CERTIFICATE, _output.REPORT)
     if as_json:
-        names += (_output.FOUND,) * bool(estimator.ranges_)
         stated = {"test": metrics, "evaluation": found, "intervals": intervals}
         facts = {name: each and each.to_dict() for name, each in stated.items()}
         facts |= {"plan": plan_rows(plans)[0], "status": estimator.status_}
-        return _output.print_files(estimator.certificate_, out, *names, **facts)
+        return _output.print_files(estimator.certificate_, out, *names, _output.FOUND, **facts)
     print_plans(plans)
     before = planned[0].predicted_error.expected
     if before is not None and before != estimator.plan_.predicted_error.expected:
@@ -354,14 +353,12 @@ def fit_sparse(
         estimator.certificate_ = write_certificate(estimator.certificate_, folder, paid)
         dpconvex.save_model(estimator, folder / _output.MODEL)
         write_found(estimator, folder)
-    names = (_output.MODEL, _output.CERTIFICATE, *(_output.FOUND,) * bool(estimator.ranges_))
+    names = (_output.MODEL, _output.CERTIFICATE, _output.FOUND)
     if as_json:
         measures = {"plan": sparse_facts(estimator.plan_), "test": metrics and metrics.to_dict()}
         return _output.print_files(estimator.certificate_, out, *names, **measures)
     _show_sparse((estimator.plan_,), promise, False)
     print_labels(declared)
-    if estimator.ranges_:
-        _output.print_text(f"Wrote the schema with the ranges found to {out / _output.FOUND}")
     _output.print_released(estimator.certificate_, out, *names, metrics=metrics)
 
 

@@ -11,7 +11,7 @@ from dpconvex import _validate
 from dpconvex._arrow import pacsv
 from dpconvex.cli import _options, _output
 from dpconvex.cli.budget import pay, write_certificate
-from dpconvex.cli.fit import engine_for, opened_table
+from dpconvex.cli.fit import engine_for, opened_table, write_found
 from dpconvex.cli.plan import plan_facts, show_plans
 from dpconvex.errors import InvalidParameterError
 
@@ -91,9 +91,8 @@ def synthesize(
         estimator.certificate_ = write_certificate(estimator.certificate_, folder, paid)
         with _output.own_risk(_output.REPORT):
             _write_report(estimator, folder / _output.REPORT)
-        if estimator.ranges_:
-            (folder / _output.FOUND).write_text(estimator.found_schema_.to_toml(), encoding="utf-8")
-    names = (_output.SYNTHETIC, _output.CERTIFICATE, _output.REPORT, *(_output.FOUND,) * bool(estimator.ranges_))
+        write_found(estimator, folder)
+    names = (_output.SYNTHETIC, _output.CERTIFICATE, _output.REPORT, _output.FOUND)
     if as_json:
         what = {"plan": facts(estimator.plan_), "missing_counted_as": estimator.cells_.filled}
         return _output.print_files(estimator.certificate_, out, *names, **what)

@@ -35,6 +35,7 @@ class FindsRanges:
     declared range, and last the parts of the columns' declared ranges."""
     _looks: bool = True  #: Whether the caller allows looks, which privately narrow declared ranges; a search does not.
     _may_look: bool = False  #: Whether the parameters allow looks at declared ranges of columns and target.
+    _looks_at_columns: bool = True  #: Whether such fits look at columns, too, not at the target alone.
     _numeric: bool = False  #: Whether the target is a number.
     _finds_target: bool = False  #: Whether the fit finds the target's range, too.
     _yes_or_no: bool = False  #: Whether the target's declared range joins two whole numbers, with no fine step.
@@ -42,7 +43,12 @@ class FindsRanges:
     @property
     def _missing(self) -> float:
         """The code of a missing number in a fit: NaN if a look may have to tell it from the middle, else 0."""
-        return math.nan if self._may_look else 0.0
+        return math.nan if self._may_look and self._looks_at_columns else 0.0
+
+    @property
+    def _schema_target(self) -> Any:
+        """The schema's target, unless another range of it is given apart; None without one."""
+        return getattr(self.schema, "target", None) if getattr(self, "target_bounds", None) is None else None
 
     @property
     def _told(self) -> tuple[tuple[NumberRange, ...], tuple[NumberRange, ...]]:
@@ -98,7 +104,7 @@ class FindsRanges:
         epsilon, felt = self._beside(features, privacy, n).epsilon, ranges.weighing(n, privacy)
         kept = self._infers() or (self._yes_or_no and felt * epsilon < ranges.ENDS)
         target = self._numeric and not kept  # a clipped target is another thing to estimate
-        each = ranges.looks_cost(epsilon, felt, len(features.lookable))
+        each = ranges.looks_cost(epsilon, felt, len(features.lookable) * self._looks_at_columns)
         return ranges.look_cost(epsilon, felt) if target else 0.0, each
 
     def _expecting(self, problem: LinearModelProblem, share: float, look: bool) -> LinearModelProblem:
@@ -139,8 +145,7 @@ class FindsRanges:
         # numeric targets are seldom proportional to the logarithm of a column
         linear = features.unranged if self._numeric else features.linear
         looked = features.lookable if looks else ()
-        target = getattr(self.schema, "target", None) if getattr(self, "target_bounds", None) is None else None
-        steps = (*(step for *_, step in features.divisible), step_of(target))
+        steps = (*(step for *_, step in features.divisible), step_of(self._schema_target))
         steps = steps if any(length >= 1 for _, length in steps) else ()  # shorter steps do not change the parts
         asked = features.unranged, linear, self._finds_target, features.n_knots, features.placed, look, looked, steps
         place = features.place if features.unranged or features.placed or looks else None  # else already encoded

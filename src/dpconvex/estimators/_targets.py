@@ -282,6 +282,7 @@ class Regressor(RegressorMixin, ABC):
     ranges_: Any
     n_features_in_: Any
     _feature_map: Any
+    _schema_target: Any
 
     @property
     def output_scale(self) -> float:
@@ -309,9 +310,8 @@ class Regressor(RegressorMixin, ABC):
 
     @property
     def _yes_or_no(self) -> bool:
-        target = getattr(self.schema, "target", None) if self.target_bounds is None else None
-        bounds = self._declared()
-        return bounds.width == 1 and float(bounds.lower).is_integer() and not 0 < getattr(target, "step", 0.0) < 0.25
+        bounds, step = self._declared(), getattr(self._schema_target, "step", 0.0)
+        return bounds.width == 1 and float(bounds.lower).is_integer() and not 0 < step < 0.25
 
     def _target_part(self, ran: Plan) -> tuple[NumberRange, ...]:
         whole = (0, PARTS) if getattr(ran, "cells", ()) else ()  # `ranges_` has a place for it

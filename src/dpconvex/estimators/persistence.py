@@ -297,7 +297,7 @@ def _check_restored(model: SavedModel, names: Any, classes: Array | None) -> Non
     _sizes(model)
     features = model._feature_map(model.n_features_in_)
     unknown, target = model._open(features), int(model._may_look and model._target_range() is not None)
-    looks = target + len(features.lookable) * (model._may_look and isinstance(model, estimators.PrivateLinearModel))
+    looks = target + len(features.lookable) * (model._may_look and model._looks_at_columns)
     if len(model.ranges_) - unknown not in (0, target, looks):
         raise InvalidDataError(f"it holds {len(model.ranges_)} ranges, and its parameters leave {unknown} open")
     features = model._fitted_map()

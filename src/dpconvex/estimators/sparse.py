@@ -204,7 +204,7 @@ class PrivateLasso(_targets.Regressor, PrivateSparseModel):
     kind: ClassVar[str] = "lasso"
     effect: ClassVar[str] = "the prediction"
     default_radius: ClassVar[float] = 1.0
-    _missing = 0.0  # pyright: ignore[reportAssignmentType]  # looks are at targets alone
+    _looks_at_columns = False
     _finds_target = False  # pyright: ignore[reportAssignmentType]
 
     _: KW_ONLY
@@ -225,8 +225,7 @@ class PrivateLasso(_targets.Regressor, PrivateSparseModel):
         found = plan_saddle(problem, privacy.less(cost) if cost else privacy, self.algorithm, **how)
         if not cost or found[0].hopeless:  # a constant gains nothing from a look
             return plan_saddle(problem, privacy, self.algorithm, **how) if cost else found
-        apart = self.target_bounds is not None or self.schema is None
-        step = (0.0, 0.0) if apart else _features.step_of(cast(Schema, self.schema).target)
+        step = _features.step_of(self._schema_target)
         return cast(Plans[Any], found).changed(target_look.plan(each, privacy, step) for each in found)
 
     def fit(self, X: Any, y: Any = None) -> Self:

@@ -32,7 +32,7 @@ from dpconvex.randomness import BitSource
 LABEL = "sum of the targets"
 LEMMA = "a target in [-1, 1], rounded by itself, moves an exact sum by at most 2 if it is replaced"
 UNITS = 2.0**24  #: Targets are rounded to multiples of 1 / UNITS of their bound.
-DOUBT = 0.5  #: Counts of two classes are raised by this many deviations of noise, as `class_shares` does.
+DOUBT = 0.5  #: Counts of two classes are raised by this many scales of the noise, or of 1 if that is more.
 REMAINS = {"regression": 0.08, "classification": 0.16}
 """Assumed loss of the best constant, as a share of that of weights 0 at worst, by task. Expected errors of the other
 methods are shares of bounds, so this says from where on they lose more than a constant: chosen on learning tables, on
