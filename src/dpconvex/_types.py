@@ -67,3 +67,14 @@ def set_fields(whole: Any, **values: Any) -> None:
 def forwarded(*path: str) -> Any:
     """Return a property that reads another attribute of the object, or that of a part: `path` ends with its name."""
     return property(attrgetter(".".join(path)))
+
+
+def forwards(part: str, names: str) -> Callable[[type[T]], type[T]]:
+    """Return a decorator that makes attributes of a part properties of a class: their `names`, with blanks between."""
+
+    def decorated(cls: type[T]) -> type[T]:
+        for name in names.split():
+            setattr(cls, name, forwarded(part, name))
+        return cls
+
+    return decorated

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from dpconvex import _rounding
-from dpconvex._types import Array, Floats, final_dataclass, forwarded
+from dpconvex._types import Array, Floats, final_dataclass, forwarded, forwards
 from dpconvex.algorithms.base import check_relation, uses
 from dpconvex.algorithms.erm.two_stage import ranges as looks
 from dpconvex.algorithms.minimax.base import SaddlePlan, SaddleResult
@@ -33,6 +33,7 @@ from dpconvex.randomness import BitSource
 
 
 @final_dataclass(eq=False)
+@forwards("then", "error_share algorithm constants noise_name only_sums predicted_error expectation hopeless outlook")
 class TargetLookPlan(SaddlePlan):
     """A plan that chooses the part of the target's range to keep, then runs a method: one promise covers both."""
 
@@ -42,15 +43,6 @@ class TargetLookPlan(SaddlePlan):
     step: ranges.Step = (0.0, 0.0)  #: First multiple of the target's step and the step, in cells; 0: none is declared
     target_cells: tuple[float, ...] = ()  #: The released part: its first cell, and the cell after its last
     problem: ClassVar[SimplexSaddle] = forwarded("then", "problem")
-    error_share = forwarded("then", "error_share")
-    algorithm = forwarded("then", "algorithm")
-    constants = forwarded("then", "constants")
-    noise_name = forwarded("then", "noise_name")
-    only_sums = forwarded("then", "only_sums")
-    predicted_error = forwarded("then", "predicted_error")
-    expectation = forwarded("then", "expectation")
-    hopeless = forwarded("then", "hopeless")
-    outlook = forwarded("then", "outlook")
     mechanisms = uses({looks.LOOK: "look"})
     presumed = Assumption("the method depends on the part that was released", "records are clipped into it one by one")
 

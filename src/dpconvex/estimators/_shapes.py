@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from dpconvex._types import Array, Floats, final_dataclass, forwarded
+from dpconvex._types import Array, Floats, final_dataclass, forwards
 from dpconvex.algorithms.erm.two_stage.ranges import Cut
 from dpconvex.data import CategoricalColumn, NumericColumn, Schema
 from dpconvex.data.columns import MISSING, OTHER, AbstractColumn
@@ -311,14 +311,11 @@ def _places(column: NumericColumn, values: Floats) -> Floats:
 
 
 @final_dataclass
+@forwards("shapes", "unranged linear lookable divisible")
 class StraightLines(FeatureMap):
     """The map from raw cells to features of a linear model, whose coefficients become shapes of two knots."""
 
     shapes: ShapeMap
-    unranged = forwarded("shapes", "unranged")
-    linear = forwarded("shapes", "linear")
-    lookable = forwarded("shapes", "lookable")
-    divisible = forwarded("shapes", "divisible")
 
     @cached_property
     def domain(self) -> DataDomain:

@@ -23,7 +23,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from dpconvex._types import Array, Floats, final_dataclass, forwarded, quiet
+from dpconvex._types import Array, Floats, final_dataclass, forwarded, forwards, quiet
 from dpconvex.losses.base import CurvatureLaw, LinearModelLoss, PiecewiseLinearLoss, SmoothLoss
 
 _HALVINGS = 64  # number of bisections of the range of predictions, whose ends are then exact to the last bit
@@ -159,7 +159,10 @@ def _weighed(name: str) -> Any:
     return method
 
 
+# Properties of the unweighted loss that hold, or are upper bounds, for the weighted loss (Lemma (weights)).
 @final_dataclass
+@forwards("base", "task n_outputs rates offset spare_tail trivial value_at_zero slope_bound slope_bound_l1")
+@forwards("base", "curvature_bound curvature_trace curvature_rank self_concordance frobenius_self_concordance")
 class WeightedLoss(SmoothLoss):
     """A smooth loss times the weight of the record, in [0, 1].
 
@@ -172,22 +175,6 @@ class WeightedLoss(SmoothLoss):
 
     base: SmoothLoss
     unweighted = forwarded("base")
-
-    # Properties of the unweighted loss that hold, or are upper bounds, for the weighted loss (Lemma (weights)).
-    task = forwarded("base", "task")
-    n_outputs = forwarded("base", "n_outputs")
-    rates = forwarded("base", "rates")
-    slope_bound = forwarded("base", "slope_bound")
-    slope_bound_l1 = forwarded("base", "slope_bound_l1")
-    curvature_bound = forwarded("base", "curvature_bound")
-    curvature_trace = forwarded("base", "curvature_trace")
-    curvature_rank = forwarded("base", "curvature_rank")
-    self_concordance = forwarded("base", "self_concordance")
-    frobenius_self_concordance = forwarded("base", "frobenius_self_concordance")
-    offset = forwarded("base", "offset")
-    spare_tail = forwarded("base", "spare_tail")
-    trivial = forwarded("base", "trivial")
-    value_at_zero = forwarded("base", "value_at_zero")
 
     @property
     def as_told(self) -> "WeightedLoss":

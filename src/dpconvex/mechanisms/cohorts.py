@@ -24,7 +24,7 @@ from scipy.special import ndtri
 from scipy.stats import binom
 
 from dpconvex import _validate
-from dpconvex._types import Array, BoolArray, Floats, IntArray, final_dataclass, forwarded
+from dpconvex._types import Array, BoolArray, Floats, IntArray, final_dataclass, forwards
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms.gaussian import GaussianMechanism, add_gaussian
 from dpconvex.mechanisms.robust_mean import GuardedMean, best_ramp, clipped, h_index, kappa, ramp, robust_mean_of
@@ -98,6 +98,7 @@ class Cohorts:
 
 
 @final_dataclass
+@forwards("cohorts", "count reach")
 class CohortMean(GuardedMean):
     """Constants of the mechanism; made by `plan_cohorts`."""
 
@@ -110,8 +111,6 @@ class CohortMean(GuardedMean):
     unit: Unit = Unit.USER
     name: ClassVar[str] = "robust mean of cohorts"
     lemma: ClassVar[str] = SUM_LEMMA
-    count = forwarded("cohorts", "count")
-    reach = forwarded("cohorts", "reach")
 
     @property
     def passing(self) -> int:

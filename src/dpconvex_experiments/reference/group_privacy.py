@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Array, Positions, forwarded
+from dpconvex._types import Array, Positions, forwarded, forwards
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, check_relation, check_unit, recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import Assumption, Event, PrivacyParams, Release, Unit, WholeRun
@@ -85,6 +85,7 @@ class GroupPrivacy(Event):
 
 
 @dataclass(frozen=True)
+@forwards("inner", "l2 constants noise_name coefficient_deviation exact_bits")
 class GroupPrivacyPlan(LinearModelPlan):
     """A plan for records that protects users."""
 
@@ -93,11 +94,6 @@ class GroupPrivacyPlan(LinearModelPlan):
     cap: int  #: rows of every user
     inner: LinearModelPlan  #: for n times `cap` records
     algorithm: ClassVar[str] = "group_privacy"
-    l2 = forwarded("inner", "l2")
-    constants = forwarded("inner", "constants")
-    noise_name = forwarded("inner", "noise_name")
-    coefficient_deviation = forwarded("inner", "coefficient_deviation")
-    exact_bits = forwarded("inner", "exact_bits")
 
     @property
     def predicted_error(self) -> PredictedError:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Array, Floats, final_dataclass, forwarded
+from dpconvex._types import Array, Floats, final_dataclass, forwarded, forwards
 from dpconvex.algorithms import Plan, recorded, stored
 from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.errors import InvalidParameterError
@@ -73,6 +73,7 @@ class GroupShares:
 
 
 @final_dataclass
+@forwards("then", "algorithm constants noise_name predicted_error assumptions")
 class GroupSharesPlan(Plan):
     """Shares of the groups from the data, then a method for these shares: one promise for both."""
 
@@ -80,11 +81,6 @@ class GroupSharesPlan(Plan):
     then: SaddlePlan  #: planned for the released shares with the rest of the promise
     shares: tuple[float, ...]
     privacy = forwarded("first", "privacy")
-    algorithm = forwarded("then", "algorithm")
-    constants = forwarded("then", "constants")
-    noise_name = forwarded("then", "noise_name")
-    predicted_error = forwarded("then", "predicted_error")
-    assumptions = forwarded("then", "assumptions")
     adaptive = True  #: other shares have other noise, even another method  # pyright: ignore[reportAssignmentType]
 
     def __post_init__(self) -> None:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import REQUIRED, Array, Floats, final_dataclass, forwarded
+from dpconvex._types import REQUIRED, Array, Floats, final_dataclass, forwards
 from dpconvex.algorithms import Plan, check_relation
 from dpconvex.algorithms.queries.released_tables import Histogram, ReleasedModel, ReleasedTables
 from dpconvex.errors import InvalidDataError, InvalidParameterError
@@ -165,13 +165,12 @@ class QueryReleasePlan(Plan):
 
 
 @dataclass(frozen=True)
+@forwards("then", "algorithm noise_name ranked expectation")
 class StagedPlan(QueryReleasePlan):
     """A plan that releases something of its own, and the tables of another plan with what it leaves of the promise."""
 
     then: Any  #: the other plan
     preferred: ClassVar[bool] = True
-    algorithm, noise_name = forwarded("then", "algorithm"), forwarded("then", "noise_name")
-    ranked, expectation = forwarded("then", "ranked"), forwarded("then", "expectation")
 
     def __post_init__(self) -> None:
         Ledger(self.privacy, self.releases)  # refuses, from public facts, what the promise does not cover

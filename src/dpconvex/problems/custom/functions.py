@@ -16,7 +16,7 @@ from typing import ClassVar, Self, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Array, Floats, final_dataclass, forwarded, set_fields
+from dpconvex._types import Array, Floats, final_dataclass, forwarded, forwards, set_fields
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.base import ROUNDING, UP, Aggregation, Bounds, Objective, StatedBounds
 from dpconvex.problems.data.domain import DataDomain
@@ -99,6 +99,7 @@ class ConvexFunction(ABC):
 
 
 @dataclass(frozen=True, eq=False)
+@forwards("function", "bounds dim")
 class CustomObjective(Objective):
     """``J(w) = F(w, X) + l2/2 |w|^2`` over parameters of norm at most `radius`; both numbers positive."""
 
@@ -107,8 +108,6 @@ class CustomObjective(Objective):
     l2: float
     radius: float
     minimizer_norm = math.inf  # nothing is known outside the ball  # pyright: ignore[reportAssignmentType]
-    bounds = forwarded("function", "bounds")
-    dim = forwarded("function", "dim")
 
     @cached_property
     def _lipschitz(self) -> float:

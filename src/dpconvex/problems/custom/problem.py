@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, final
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Array, attributes, final_dataclass, forwarded, set_fields
+from dpconvex._types import Array, attributes, final_dataclass, forwarded, forwards, set_fields
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.base import Aggregation, Objective, Problem
 from dpconvex.problems.custom.functions import ConvexFunction
@@ -17,6 +17,7 @@ from dpconvex.problems.minimax.games import no_function
 
 
 @final_dataclass
+@forwards("function", "name aggregation dim bounds smoothness")
 class CustomProblem(Problem):
     """Minimize a `ConvexFunction` over parameters of norm at most `radius`. Holds no data."""
 
@@ -30,12 +31,7 @@ class CustomProblem(Problem):
     #: noise.
     max_steps: int = 100_000
     local = True  # Lipschitz constants are claimed in the ball only
-    name = forwarded("function", "name")
-    aggregation = forwarded("function", "aggregation")
-    dim = forwarded("function", "dim")
     domain = forwarded("function", "domain")  #: Domain into which records are clipped
-    bounds = forwarded("function", "bounds")
-    smoothness = forwarded("function", "smoothness")
 
     def __post_init__(self) -> None:
         if not isinstance(self.function, ConvexFunction):

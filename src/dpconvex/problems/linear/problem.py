@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Array, Floats, forwarded, set_fields
+from dpconvex._types import Array, Floats, forwarded, forwards, set_fields
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LinearModelLoss
 from dpconvex.problems.base import MOST_TIMES, ROUNDING, Aggregation, Problem, inner_product_rounding
@@ -27,6 +27,7 @@ MOST_COEFFICIENTS = 2**27  # most coefficients of a model: a few vectors of this
 
 
 @dataclass(frozen=True)
+@forwards("loss", "name value_at_zero trivial")
 class LinearModelProblem(Problem):
     """Average or tilted loss of a linear model over `n` records of a domain. Holds no data.
 
@@ -66,9 +67,6 @@ class LinearModelProblem(Problem):
     #: Whether the number of units is private and `n` a public guess of it: the sum of all losses is divided by `n`. So
     #: one unit adds as much to the objective as in a mean over `n`. For averages.
     private_n: bool = False
-    name = forwarded("loss", "name")
-    value_at_zero = forwarded("loss", "value_at_zero")
-    trivial = forwarded("loss", "trivial")
     only_sums = True
     bounds = forwarded("loss")
 

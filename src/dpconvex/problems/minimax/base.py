@@ -17,7 +17,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from dpconvex import _validate
-from dpconvex._types import REQUIRED, Array, Floats, IntArray, attributes, final_dataclass, finite, forwarded
+from dpconvex._types import REQUIRED, Array, Floats, IntArray, attributes, final_dataclass, finite, forwarded, forwards
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.data.sources.rows import EncodedRows
 
@@ -216,6 +216,7 @@ def _left(name: str) -> Any:
 
 
 @final_dataclass(eq=False)
+@forwards("whole", "record_size second_smoothness bilinear")
 class SaddleSection(SimplexSaddle):
     """Records ``start .. start + n - 1`` of a problem, read from all of its records; of one player or of both."""
 
@@ -228,10 +229,7 @@ class SaddleSection(SimplexSaddle):
     fixed: SimplexPoint | None = None  #: the other player's point: released or public
     name: ClassVar[str] = "section of a saddle problem"
     sum_rounding = forwarded("whole", "sum_rounding")  # of fewer records, but gradients are computed as the whole's
-    record_size = forwarded("whole", "record_size")
     spread, lipschitz, drift = map(_left, ("spread", "lipschitz", "drift"))
-    second_smoothness = forwarded("whole", "second_smoothness")
-    bilinear = forwarded("whole", "bilinear")
 
     def __post_init__(self) -> None:
         _validate.integer("start", self.start, at_least=0)

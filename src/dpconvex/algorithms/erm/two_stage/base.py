@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self, cast
 
-from dpconvex._types import Floats, forwarded
+from dpconvex._types import Floats, forwarded, forwards
 from dpconvex.algorithms import LinearModelPlan, PrivateResult, StatedPlan, continued
 from dpconvex.algorithms.recipes import PLANNERS, Recipe
 from dpconvex.mechanisms import Planned
@@ -16,6 +16,7 @@ Planner = Callable[[LinearModelProblem, PrivacyParams], tuple[LinearModelPlan, .
 """A function that plans ordinary methods for a problem and a promise; the first plan it returns is the one to run."""
 
 
+@forwards("then", "constants noise_name l2 coefficient_deviation only_sums course remark expected_intervals innermost")
 class TwoStagePlan(StatedPlan):
     """A plan whose parameters are released by another plan, `then`: its promises and constants are that plan's.
 
@@ -28,16 +29,7 @@ class TwoStagePlan(StatedPlan):
     added: ClassVar[str] = ""  #: What it says after that
     presumed: ClassVar[tuple[str, ...]] = ()  #: One assumption more than `then` has: its statement, and why it holds
 
-    constants = forwarded("then", "constants")
-    noise_name = forwarded("then", "noise_name")
-    l2 = forwarded("then", "l2")
-    coefficient_deviation = forwarded("then", "coefficient_deviation")
-    only_sums = forwarded("then", "only_sums")
     adaptive = forwarded("then", "adaptive")  # unless the plan itself makes `then` from what was released
-    course = forwarded("then", "course")
-    remark = forwarded("then", "remark")
-    expected_intervals = forwarded("then", "expected_intervals")
-    innermost = forwarded("then", "innermost")
 
     def __post_init__(self) -> None:
         check_part(self.privacy, self.then.privacy, "then")

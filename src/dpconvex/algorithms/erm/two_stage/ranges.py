@@ -35,7 +35,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpconvex import _rounding
-from dpconvex._types import Array, Floats, IntArray, final_dataclass, forwarded
+from dpconvex._types import Array, Floats, IntArray, final_dataclass, forwarded, forwards
 from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, uses
 from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
 from dpconvex.algorithms.predicted_error import PredictedError
@@ -95,6 +95,7 @@ Place = Callable[[Floats, ranges.Ranges, ranges.Places, Cut], Floats]
 
 
 @final_dataclass
+@forwards("then", "algorithm hopeless outlook")
 class RangedPlan(TwoStagePlan):
     """A plan that first finds ranges, knots or parts privately, then runs a method: one promise covers both."""
 
@@ -121,9 +122,6 @@ class RangedPlan(TwoStagePlan):
     place: Place | None = field(default=None, compare=False, repr=False)
     """Public map of each record, given ranges and knots, to the method's features; None: numbers are only scaled."""
     problem: ClassVar[LinearModelProblem] = forwarded("then", "problem")
-    algorithm = forwarded("then", "algorithm")
-    hopeless = forwarded("then", "hopeless")
-    outlook = forwarded("then", "outlook")
     typical = forwarded("then", "typical")  # of one that finds a typical user's number of records
     presumed = (
         "the method depends on ranges that were released, and on no others",

@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpconvex import algorithms
-from dpconvex._types import Array, Floats, final_dataclass, forwarded
+from dpconvex._types import Array, Floats, final_dataclass, forwarded, forwards
 from dpconvex.algorithms.erm.two_stage.base import Planner, TwoStagePlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import JointHistogram
@@ -43,6 +43,7 @@ DOUBTED = 0.3  #: Deviation of that sum, as a share of the users, at which relea
 
 
 @final_dataclass
+@forwards("then", "predicted_error algorithm")
 class TypicalUserPlan(TwoStagePlan):
     """A plan that finds a typical user's number of records, then runs a method planned for it: one promise for both."""
 
@@ -53,8 +54,6 @@ class TypicalUserPlan(TwoStagePlan):
     typical: int | None = None  #: The released typical number of records; None before a run
     adaptive: ClassVar[bool] = True
     problem: ClassVar[LinearModelProblem] = forwarded("then", "problem")
-    predicted_error = forwarded("then", "predicted_error")
-    algorithm = forwarded("then", "algorithm")
 
     mechanisms = algorithms.uses({SIZES: "first"})
     prepared = (
