@@ -204,7 +204,7 @@ class Plan(Releasing, ABC):
         return f"a constant answer is about {worse}, and this fit is expected to be {self.expectation:.3g} worse"
 
     def resumed(self, *course: Any) -> "Plan":
-        """Return the plan with which a run continues once `course` is released."""
+        """Return the plan with which a run continues once `course` is released; refuse what no run could release."""
         raise InvalidParameterError("course", course, "must be empty: this plan does not go on from what it releases")
 
     @final

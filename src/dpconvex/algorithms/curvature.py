@@ -136,7 +136,6 @@ class InferencePlan(TwoStagePlan):
         return (self.noisy,) if self.noisy else ()
 
     def resumed(self, *course: Any) -> "InferencePlan":
-        """Return the plan with released values; refuse values that no run could release."""
         if [len(each) for each in course] != [len(self.units)] or not np.isfinite(course[0]).all():
             raise InvalidParameterError("noisy", len(course), f"must be {len(self.units)} finite numbers")
         return algorithms.continued(self, noisy=tuple(map(float, course[0])))

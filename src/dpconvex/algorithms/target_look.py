@@ -67,7 +67,6 @@ class TargetLookPlan(SaddlePlan):
         return (self.target_cells,) if self.target_cells else ()
 
     def resumed(self, *course: Any) -> "TargetLookPlan":
-        """Return the plan in which this part, which must be a possible outcome, is released."""
         if len(course) != 1 or len(course[0]) != 2 or not 0 <= course[0][0] < course[0][1] <= ranges.PARTS:
             raise InvalidParameterError("range", course, f"must be the first of {ranges.PARTS} cells, and one after it")
         return continued(self, target_cells=tuple(course[0]))

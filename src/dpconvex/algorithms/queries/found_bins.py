@@ -133,7 +133,6 @@ class FoundBinsPlan(StagedPlan):
         return (tuple(map(astuple, self.outer)), self.edges) if self.edges else ()
 
     def resumed(self, *course: Any) -> "FoundBinsPlan":
-        """Return the plan with released ranges and bins; `InvalidParameterError` if no run could release them."""
         fields, edges = course[0], tuple(map(tuple, course[1]))
         if [len(cut) for cut in edges] != [self._bins(k) + 1 for k in self.open.columns]:
             raise InvalidParameterError("bins", edges, "must be as many as were planned")

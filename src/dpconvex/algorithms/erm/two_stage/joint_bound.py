@@ -127,7 +127,6 @@ class JointPlan(MovedPlan):
         return () if self.bound is None else (self.bound, *self.then.course)
 
     def resumed(self, *course: Any) -> Any:
-        """Return the plan after this bound, which must be a possible outcome, and later releases."""
         bound, *later = course
         if not listed(bound, self.bounds):
             raise InvalidParameterError("joint_bound", bound, "must be a listed bound")

@@ -161,7 +161,6 @@ class RangedPlan(TwoStagePlan):
         return (*found, *self.then.course) if self.edges or self.target_cells or self.cells else ()
 
     def resumed(self, *course: Any) -> Any:
-        """Return the plan in which these ranges, which must be possible outcomes, and later values are released."""
         fields, edges, *later = course
         target, *later = later if self.look else ((), *later)
         cells, *later = later if self.looks else ((), *later)

@@ -198,7 +198,6 @@ class RecenteredPlan(MovedPlan):
         return () if self.center is None else (self.center, self.length, *self.then.course)
 
     def resumed(self, *course: Any) -> Any:
-        """Return the plan after this center and length, which must be possible outcomes, and later releases."""
         center, length, *later = course
         inside = len(center) == len(self.numeric) and bool((np.abs(center) <= self.half_widths).all())
         if not inside or not listed(length, self.lengths):

@@ -66,7 +66,6 @@ class TypicalUserPlan(TwoStagePlan):
         return () if self.typical is None else (self.typical, *self.then.course)
 
     def resumed(self, *course: Any) -> Any:
-        """Return the plan after the release of this number, which must be a possible outcome, and later releases."""
         typical, *later = course
         if typical not in TYPICAL:
             raise InvalidParameterError("records_per_user", typical, f"must be one of {TYPICAL}")
