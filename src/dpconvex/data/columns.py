@@ -57,7 +57,6 @@ class Described(ABC):
     unit: str = ""
     source: str = ""
     step: float = 0.0  #: Public step of the numbers: 1 for whole numbers, 0.01 for cents; 0 for any numbers
-
     numeric: ClassVar[bool] = True  #: Whether cells are read as numbers (else as text).
     ranged: ClassVar[bool] = True  #: Whether public values are declared; else a private fit finds their range.
 

@@ -36,7 +36,6 @@ class FeatureMap(ABC):
     unranged: tuple[int, ...] = ()
     """Positions of the columns whose ranges a fit finds; their numbers are encoded unscaled."""
     linear: tuple[int, ...] = ()  #: Positions of the `unranged` columns that are never put on a logarithmic scale.
-
     placed: tuple[int, ...] = ()
     """Positions of the columns in whose declared range a fit finds knots; they are encoded as places in the range."""
     n_knots: int = 2  #: How many knots a fit finds for each `unranged` or `placed` column; 2 are the ends of its range.

@@ -81,7 +81,6 @@ class AdditiveModel(WithIntervals):
     most_rows: int | None = field(init=False, default=None)
     knots_: tuple[tuple[float, ...], ...] = field(init=False)
     shape_deviation_: Floats = field(init=False)
-
     _sparse: ClassVar[bool] = False
 
     def _feature_map(self, n_features: int | None, own: bool | None = None) -> ShapeMap:
@@ -408,7 +407,6 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateLinearRegressor):
     """
 
     kind: ClassVar[str] = "additive_regression"
-
     _: KW_ONLY
     loss: str = "squared"
     quantile: float = 0.5

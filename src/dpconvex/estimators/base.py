@@ -54,7 +54,6 @@ class FittedModel(FindsRanges, PrivateEstimator, ABC):
 
     kind: ClassVar[str]  #: Name on the command line; unique among the models.
     effect: ClassVar[str]  #: What a coefficient changes, for reports.
-
     encoded_coef_: Floats
     encoded_intercept_: Floats
     coef_: Floats
@@ -67,7 +66,6 @@ class FittedModel(FindsRanges, PrivateEstimator, ABC):
     _paid: Payment | None = None  #: The budget entry that paid for a fit, until the certificate names it.
     _sums: bool = False  #: Whether plans may only need sums: set on copies, for data that are read portion by portion.
     _weighs: bool = False  #: Whether records have weights.
-
     _sparse: ClassVar[bool] = True
     _level: float | None = None  #: The quantile that the model predicts, if it predicts a quantile.
     output_scale: float = REQUIRED  #: Factor from the plan's parameters to ``encoded_coef_``.

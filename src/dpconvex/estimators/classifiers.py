@@ -175,7 +175,6 @@ class LogisticModel(ProbabilisticClassifier):
     """A private classifier by the logistic loss, its slopes capped, or by softmax."""
 
     effect: ClassVar[str] = "log-odds"
-
     _: KW_ONLY
     slope_cap: float | None = None
     probabilities: str = "tempered"
@@ -420,7 +419,6 @@ class PrivateLinearSVC(PrivateLinearClassifier):
 
     kind: ClassVar[str] = "svc"
     effect: ClassVar[str] = "the margin"
-
     _: KW_ONLY
     smoothing: float = 0.5
 

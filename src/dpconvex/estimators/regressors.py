@@ -84,7 +84,6 @@ class PrivateLinearRegressor(_targets.Regressor, PrivateLinearModel):
     effect: ClassVar[str] = "the prediction"
     _scores: ClassVar[tuple[str, ...]] = ("squared_error", "absolute_error", "pinball")
     _own_score: ClassVar[str] = "squared_error"
-
     _: KW_ONLY
     target_bounds: tuple[float, float] | None = None
     heavy_tailed: str | float | tuple[float, float] | None = None
@@ -290,7 +289,6 @@ class PrivateLinearRegression(WithIntervals, PrivateLinearRegressor):
     """
 
     kind: ClassVar[str] = "linear"
-
     _: KW_ONLY
     residual_cap: float | None = None
 
@@ -343,7 +341,6 @@ class PrivateHuberRegressor(WithIntervals, PrivateLinearRegressor):
 
     kind: ClassVar[str] = "huber"
     _own_score: ClassVar[str] = "absolute_error"
-
     _: KW_ONLY
     width: float | None = None
 
@@ -391,11 +388,9 @@ class PrivateQuantileRegressor(PrivateLinearRegressor):
 
     kind: ClassVar[str] = "quantile"
     _own_score: ClassVar[str] = "pinball"
-
     _: KW_ONLY
     quantile: float = 0.5
     smoothing: float | None = None
-
     _level = forwarded("quantile")
 
     def _loss(self, width: float, reach: float) -> LinearModelLoss:

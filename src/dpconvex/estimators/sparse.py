@@ -39,7 +39,6 @@ class PrivateSparseModel(FittedModel, Exported):
     _lists_all = False
     default_radius: ClassVar[float]
     """Default radius (largest l1 norm of the coefficients), times the bound of the features."""
-
     epsilon: float = 1.0
     delta: float = 1e-6
     _: KW_ONLY
@@ -206,7 +205,6 @@ class PrivateLasso(_targets.Regressor, PrivateSparseModel):
     default_radius: ClassVar[float] = 1.0
     _looks_at_columns = False
     _finds_target = False  # pyright: ignore[reportAssignmentType]
-
     _: KW_ONLY
     target_bounds: tuple[float, float] | None = None
 
@@ -266,7 +264,6 @@ class PrivateSparseClassifier(_targets.FromLogits, _targets.Classifier, PrivateS
     effect: ClassVar[str] = "log-odds"
     default_radius: ClassVar[float] = 3.0
     output_scale: ClassVar[float] = 1.0
-
     _: KW_ONLY
     classes: Any = None
     classes_: Array = field(init=False)

@@ -84,7 +84,6 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
     """
 
     kind: ClassVar[str] = "worst_group"
-
     _: KW_ONLY
     groups: Any = None
     group_column: str | None = None

@@ -77,7 +77,6 @@ class LinearModelLoss(ABC):
     #: Share of the records beyond a range that is half as wide which move the minimizer little.
     spare_tail: float = 0.0
     told: tuple[float, ...] | None = forwarded("rates")  #: Public shares of the classes as the caller gave them.
-
     #: The loss in which errors are judged: this loss, or the loss for which it is a surrogate.
     usual: "LinearModelLoss" = ITSELF
     unweighted: "LinearModelLoss" = ITSELF  #: The loss of a record of weight 1.

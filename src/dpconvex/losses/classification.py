@@ -53,7 +53,6 @@ class LogisticLoss(TwoClasses, base.SmoothLoss):
 
     name = "logistic"
     curvature_law = base.CurvatureLaw.LOGISTIC  # at most as without a cap; `self_concordance` says more if it saturates
-
     cap: float = 1.0  #: largest slope, between 1e-100 and 1
     #: Public share of the class +1, above 0 and below 1. Predictions then start from it, or from `RAREST`: `offset`.
     rate: float | None = None
@@ -242,7 +241,6 @@ class SoftmaxLoss(base.SmoothLoss):
     name = "softmax"
     task = "classification"
     curvature_law = base.CurvatureLaw.SOFTMAX  # a (q - e_y) is A times p - e_y for some other probabilities p
-
     n_classes: int  #: at least 2; public
     #: Public shares of the classes, positive, adding up to 1. Predictions then start from their logarithms: `offset`.
     rates: tuple[float, ...] | None = None

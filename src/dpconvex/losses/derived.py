@@ -172,7 +172,6 @@ class WeightedLoss(SmoothLoss):
 
     name = "weighted"
     sides = 2
-
     base: SmoothLoss
     unweighted = forwarded("base")
 

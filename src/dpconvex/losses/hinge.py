@@ -40,7 +40,6 @@ class SmoothedHingeLoss(TwoClasses, base.SmoothLoss):
 
     name = "smoothed_hinge"
     slope_bound = 1.0
-
     width: float = 1.0  #: length of the quadratic piece, in units of the margin, between 1e-100 and 1e100
     center: float = 1.0  #: kink of the hinge that it tends to on both sides: its middle; between -1e100 and 1e100
     saturating: bool = False  #: whether the slope bends before it reaches -1, as in `base.Spline`

@@ -15,7 +15,6 @@ class _NumericLoss(base.LinearModelLoss):
     """A loss of numbers, which are clipped to the target bound; NaN becomes 0."""
 
     task = "regression"
-
     target_bound: float
 
     def __post_init__(self) -> None:
@@ -53,7 +52,6 @@ class SquaredLoss(_NumericLoss, base.SmoothLoss):
 
     name = "squared"
     curvature_bound = 1.0
-
     target_bound: float  #: positive, at most 1e100, in the unit of the target
     #: At least `target_bound`, at most 1e100. Infinite (the default): no extension and no slope bound.
     prediction_bound: float = math.inf
@@ -135,7 +133,6 @@ class HuberLoss(ResidualSplineLoss):
     """
 
     name = "huber"
-
     width: float = 1.0  #: residual at which the loss turns linear; between 1e-100 and 1e100, in the unit of the target
     target_bound: float = math.inf  #: targets are clipped to it; `value_at_zero` is infinite without it
     #: Whether it is a surrogate of the squared loss, in which errors are then judged. Needs a target bound.
@@ -167,7 +164,6 @@ class SmoothedAbsoluteLoss(ResidualSplineLoss):
     """
 
     name = "smoothed_absolute"
-
     width: float = 1.0  #: residual at which the loss turns linear; between 1e-100 and 1e100, in the unit of the target
     target_bound: float = math.inf  #: targets are clipped to it; `value_at_zero` is infinite without it
 
@@ -190,7 +186,6 @@ class SmoothedPinballLoss(ResidualSplineLoss):
     """
 
     name = "smoothed_pinball"
-
     quantile: float = 0.5  #: between 0 and 1, exclusive
     width: float = 1.0  #: between 1e-100 and 1e100, in the unit of the target
     target_bound: float = math.inf  #: targets are clipped to it; `value_at_zero` is infinite without it
@@ -220,7 +215,6 @@ class _SaturatingLoss(_WideLoss):
     """Base of the next two losses, which are even in the residual; curvature vanishes as the slope saturates."""
 
     curvature_bound = 1.0
-
     #: Largest slope; about ``r^2 / 2`` for residuals well below it. Between 1e-100 and 1e100, in the target's unit.
     width: float = 1.0
     target_bound: float = math.inf  #: targets are clipped to it; `value_at_zero` is infinite without it
@@ -291,7 +285,6 @@ class AbsoluteLoss(_NumericLoss, base.PiecewiseLinearLoss):
 
     name = "absolute"
     slope_bound = 1.0
-
     target_bound: float = math.inf  #: targets are clipped to it; `value_at_zero` is infinite without it
     value_at_zero = forwarded("target_bound")
 
@@ -307,7 +300,6 @@ class PinballLoss(_NumericLoss, base.PiecewiseLinearLoss):
     """``max(quantile (y - z), (1 - quantile) (z - y))``: the regression of a quantile."""
 
     name = "pinball"
-
     quantile: float = 0.5  #: between 0 and 1, exclusive; 1/2 gives half the absolute loss
     target_bound: float = math.inf  #: targets are clipped to it; `value_at_zero` is infinite without it
 

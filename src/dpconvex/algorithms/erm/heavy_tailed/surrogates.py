@@ -74,7 +74,6 @@ class Surrogate(ABC):
     losses: ClassVar[str] = "Lipschitz extensions"  #: what the surrogates are, in words
     lipschitz: ClassVar[str]  #: why every record's function is convex and C-Lipschitz
     reached: ClassVar[str]  #: why the minimizer is reached for every data set
-
     piecewise: bool = False  #: whether losses have to be maxima of affine functions
 
     @final

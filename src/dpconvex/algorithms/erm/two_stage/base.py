@@ -28,7 +28,6 @@ class TwoStagePlan(StatedPlan):
     prepared: ClassVar[str] = ""  #: What `theorem` says before the statement of `then`
     added: ClassVar[str] = ""  #: What it says after that
     presumed: ClassVar[tuple[str, ...]] = ()  #: One assumption more than `then` has: its statement, and why it holds
-
     adaptive = forwarded("then", "adaptive")  # unless the plan itself makes `then` from what was released
 
     def __post_init__(self) -> None:

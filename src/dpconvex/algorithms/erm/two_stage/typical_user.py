@@ -54,7 +54,6 @@ class TypicalUserPlan(TwoStagePlan):
     typical: int | None = None  #: The released typical number of records; None before a run
     adaptive: ClassVar[bool] = True
     problem: ClassVar[LinearModelProblem] = forwarded("then", "problem")
-
     mechanisms = algorithms.uses({SIZES: "first"})
     prepared = (
         "Basic composition of a private histogram of users by their numbers of records, and of a method planned "
