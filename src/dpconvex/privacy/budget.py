@@ -426,5 +426,4 @@ def _amount(value: Any) -> Decimal:
 def _unusable(path: Path, error: OSError) -> BudgetFileError:
     make = ". `dpconvex budget create` makes one" if isinstance(error, FileNotFoundError) else ""
     make = make if path.parent.exists() else f". There is no folder {path.parent}"
-    what = f"{path}: cannot be used as a budget file ({error.strerror}). Nothing may be released{make}"
-    return BudgetFileError(what)
+    return BudgetFileError(f"{path}: cannot be used as a budget file ({error.strerror}). Nothing may be released{make}")
