@@ -24,15 +24,6 @@ def with_sources(certificate: PrivacyCertificate | None, schema: Schema | None) 
     return replace(certificate, assumptions=(*certificate.assumptions, declared))
 
 
-def name_model(model: Any) -> Any:
-    """Enter the model's digest and what paid for it into its certificate, and return it: the end of every `fit`."""
-    paid = vars(model).pop("_paid", None)
-    if model.certificate_ is not None:  # audits leave certificates out
-        named = replace(model.certificate_, model=model_digest(model))
-        model.certificate_ = named if paid is None else paid.named(named)
-    return model
-
-
 def model_digest(model: Any) -> str:
     """Return the SHA-256 of all that predictions depend on: released numbers and public facts; it survives saving."""
     given, classes = model.get_params(deep=False), getattr(model, "classes_", None)

@@ -27,7 +27,7 @@ from dpconvex.data import Schema
 from dpconvex.data.targets import PRIVATE
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _features, _matrices
-from dpconvex.estimators._digest import with_sources
+from dpconvex.estimators._digest import model_digest, with_sources
 from dpconvex.estimators._features import FeatureMap, feature_map
 from dpconvex.estimators._private import PrivateEstimator
 from dpconvex.estimators._ranges import IN_MODEL_UNITS, FindsRanges
@@ -113,6 +113,14 @@ class FittedModel(FindsRanges, PrivateEstimator, ABC):
             what = f"This {type(self).__name__} estimator requires y to be passed, but the target y is None"
             raise InvalidParameterError("y", None, what)
         return y
+
+    def _named(self) -> Self:
+        """Enter the model's digest and what paid for it into its certificate, and return it: the end of every `fit`."""
+        paid = vars(self).pop("_paid", None)
+        if self.certificate_ is not None:  # audits leave certificates out
+            named = replace(self.certificate_, model=model_digest(self))
+            self.certificate_ = named if paid is None else paid.named(named)
+        return self
 
 
 @dataclass(eq=False, repr=False)

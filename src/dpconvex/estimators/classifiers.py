@@ -17,7 +17,6 @@ from dpconvex.data.frames import whole
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _streams, _targets
 from dpconvex.estimators._descriptions import LINEAR, RELEASED, SEED, final_estimator
-from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._intervals import INFERENCE, WithIntervals
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.losses import HingeLoss, LinearModelLoss, LogisticLoss, SmoothedHingeLoss, SoftmaxLoss
@@ -86,7 +85,7 @@ class PrivateLinearClassifier(_targets.Classifier, PrivateLinearModel):
         if isinstance(self.classes, str):
             read = Assumption("which labels occur is public", "not enforced: read off y, because classes='infer'")
             self.certificate_ = replace(self.certificate_, assumptions=(*self.certificate_.assumptions, read))
-        return name_model(self)
+        return self._named()
 
     @final
     def decision_function(self, X: Any) -> Floats:

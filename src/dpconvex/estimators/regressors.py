@@ -19,7 +19,6 @@ from dpconvex.data import NumericTarget, Schema
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _targets
 from dpconvex.estimators._descriptions import REGRESSOR, final_estimator
-from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._features import wide
 from dpconvex.estimators._intervals import INFERENCE, WithIntervals
 from dpconvex.estimators._streams import open_rows
@@ -114,7 +113,7 @@ class PrivateLinearRegressor(_targets.Regressor, PrivateLinearModel):
             features, encoded, targets, whose = opened
         self._learn(features, encoded, targets, loss, source, whose, weights)
         self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # as scikit-learn's regressors
-        return name_model(self)
+        return self._named()
 
     def _weighted(self, loss: LinearModelLoss) -> LinearModelLoss:
         if self._weighs and self.heavy_tailed is not None:

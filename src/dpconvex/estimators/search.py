@@ -20,7 +20,6 @@ from dpconvex.algorithms.search.scores import score_for
 from dpconvex.algorithms.select import NOISES, Plans
 from dpconvex.data.frames import typed
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._matrices import fitted_columns, learned_matrix, same_length
 from dpconvex.estimators._streams import checked, open_rows, open_table
 from dpconvex.estimators.base import PrivateLinearModel
@@ -164,8 +163,7 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
         if plan.selection is not None:  # the model costs the whole search, not only the winner's share of it
             model.certificate_ = plan.certificate(source)
         model._paid = paid
-        name_model(model)
-        self.certificate_ = model.certificate_
+        self.certificate_ = model._named().certificate_
         self.results_ = {"best_params": self.best_params_, "public": dict(plan.public)}
         return self
 

@@ -19,7 +19,6 @@ from dpconvex.data import Schema
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _features, _matrices, _targets
 from dpconvex.estimators._descriptions import LINEAR, REGRESSOR, SEED, final_estimator
-from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._streams import able, count, open_rows, shuffled
 from dpconvex.estimators.base import FittedModel
 from dpconvex.estimators.export import Exported
@@ -235,7 +234,7 @@ class PrivateLasso(_targets.Regressor, PrivateSparseModel):
             features, records = opened[:2]
         self._learn(features, records, source)
         self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # as scikit-learn's regressors
-        return name_model(self)
+        return self._named()
 
     def predict(self, X: Any) -> Floats:
         """Return the prediction for every record, (n,), in the target's unit, clipped to the range that was kept."""
@@ -376,4 +375,4 @@ class PrivateSparseLogisticRegression(PrivateSparseClassifier):
             features, records, classes = *opened[:2], self._schema_classes()
         self._learn(features, records, source)
         self.classes_ = classes
-        return name_model(self)
+        return self._named()

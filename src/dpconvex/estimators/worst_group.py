@@ -14,7 +14,6 @@ from dpconvex.algorithms.minimax.registry import plan_saddle
 from dpconvex.data.frames import open_table
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._descriptions import LINEAR, RELEASED, final_estimator
-from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._features import FeatureMap
 from dpconvex.estimators._matrices import fitted_columns
 from dpconvex.estimators._streams import able, count, open_rows, refuse_with_portions, shuffled
@@ -137,7 +136,7 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
             self.certificate_ = after_shares(chosen, self.plan_, tuple(shares.tolist())).certificate(source)
         self.group_weights_, self.group_shares_ = result.y, shares
         self.groups_, self.classes_ = labels, classes
-        return name_model(self)
+        return self._named()
 
     def _plans(self, features: FeatureMap, n: int, shares: Floats, privacy: PrivacyParams) -> tuple[SaddlePlan, ...]:
         problem = self._problem(features, n, tuple(float(1 / share) for share in shares))
