@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 Figure: TypeAlias = "matplotlib.figure.Figure"
 """Matplotlib's class, as a name for annotations only: matplotlib is imported when a figure is drawn."""
-
 _T = TypeVar("_T")
-
 Cell: TypeAlias = str | float | int | bool | None
 """One entry of a table; None for an empty entry."""
 

@@ -26,7 +26,6 @@ SINGLE = 1e-5
 """Probability of a false alarm of one check."""
 TOLERANCE = 0.25
 """Largest relative distance of a number from its anchor, in addition to statistical error."""
-
 Basis: TypeAlias = Literal["theorem", "plan", "anchor"]
 
 

@@ -34,7 +34,6 @@ Ridge weights tend to infinity as epsilon falls, so the error of plans that lear
 constant from either side.
 """
 LOOSE = 10.0  # Factor by which a bound may exceed a constant's loss where no error is expected (docs, Which algorithm)
-
 DATA_ASSUMPTIONS = (
     Assumption("every record lies in the declared domain", "records are clipped into it before anything is computed"),
     Assumption("the number of records is public", "neighbors replace one record, so both data sets have it"),
@@ -78,7 +77,6 @@ USER_LOSS = Assumption(
     "it is a weighted sum of them; the weights add up to at most 1 and depend on the user's own number of records and "
     "a public number only",
 )
-
 P = TypeVar("P", bound=Problem, covariant=True)  #: The kind of problem that a plan is for.
 
 

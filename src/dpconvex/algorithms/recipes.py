@@ -33,13 +33,11 @@ LARGEST = 1_200_000
 UNLIMITED = ("n", "coins", "held_out", "max_steps")  # Names of integers that cost a planner no time
 DEEPEST, MOST, PLANS, CELLS = 40, 100_000, 500, 10**8
 """Largest depth, number of values, number of plans, and number of array entries of a recipe that is read."""
-
 PLANNING = 4_000
 """Cost of one call of a planner where computing is limited, in about microseconds, plus one for each column.
 
 It is the time that searches with candidates of two columns take; slow parts of planners count separately.
 """
-
 CLASSES: dict[str, type] = {
     kind.__name__: kind
     for kind in (

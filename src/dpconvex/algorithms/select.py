@@ -20,10 +20,8 @@ from dpconvex.privacy import PrivacyParams
 
 NOISES = ("auto", "grouped", "weighted_l1", "l1", "block_max", "l2", "gaussian", "weighted_gaussian")
 """Kinds of noise that a caller may ask for; which of them apply depends on the algorithm and on delta."""
-
 CONSTANTS = ("calibrated", "paper")
 AIMS = ("empirical", "population")  #: Aims of a plan: a small excess loss on the data, or on their distribution.
-
 SUMS_REMEDY = "Use another algorithm (docs, Larger than memory), or read the table into a frame"
 PlanT = TypeVar("PlanT", bound=Plan)
 

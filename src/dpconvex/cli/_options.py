@@ -59,7 +59,6 @@ UserColumn = Annotated[str | None, typer.Option(
     help="Column that says whose row it is; all rows of a user are protected together. Default: the schema's, if it "
     "names one."
 )]  # fmt: skip
-
 GAME_METHODS = "vertex_mirror_descent, bias_reduced_mirror_descent, boosted_mirror_descent"
 
 

@@ -239,7 +239,6 @@ def _loss_figure(estimator: PrivateLinearModel) -> str:
 INK, MUTED, RULE, ACCENT, SECOND, WASH = "#010101", "#020202", "#030303", "#040404", "#050505", "#060606"
 _VARIABLES = {INK: "ink", MUTED: "muted", RULE: "rule", ACCENT: "accent", SECOND: "second", WASH: "wash"}
 """Stand-in colors that matplotlib draws with, and the page's variables that replace them."""
-
 _STYLE = {
     "font.family": "sans-serif", "font.size": 9.5, "svg.fonttype": "none", "text.color": INK,
     "axes.edgecolor": RULE, "axes.labelcolor": MUTED, "axes.spines.top": False, "axes.spines.right": False,

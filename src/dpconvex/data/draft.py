@@ -24,11 +24,9 @@ MOSTLY = 0.6  #: A text column holds numbers, dates or clock times if at least t
 DENSE, SPARSE = 0.9, 0.01  #: Least share of its range that a column of row numbers holds in any order; in order.
 IN_ORDER = 100  #: Least number of rows from which distinct whole numbers that increase down the file are row numbers.
 MAX_WORDS = 5  #: Most texts of a column of numbers that a draft lists as missing.
-
 DATE_FORMS = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%Y%m%d", "%d-%b-%Y", "%d-%b-%y",
               "%d.%m.%y", "%d/%m/%y", "%m/%d/%y")  # fmt: skip
 """Formats of dates that drafts know; the first that reads most of a column's texts."""
-
 TAKEN = "Taken for codes of no value, as they lie far from all others"  #: Begins what a draft says of such numbers.
 _LEAST_ROWS = 20  # a shorter table may hold different numbers by chance
 _PEOPLE = ("patient", "person", "subject", "user", "customer", "client", "member", "account", "household", "employee",
@@ -45,7 +43,6 @@ _WRITTEN = re.compile(r"[^\w.,-]{0,2}[-+]?\d[\d.,'\u00a0 ]*[^\w.,]{0,2}")  # num
 _PADDED = re.compile(r"0\d\d+")  # codes such as postal ones, and no numbers, where all have one length
 _NOTHING = ("?", "-", ".", "na", "n/a", "nan", "null", "missing")  # words for no value
 MARK = "  # read from the data: confirm from public knowledge"
-
 _HEAD = """\
 # Draft of a schema. It was read off the table, so it may reveal private facts and no private fit accepts it.
 # Replace every line marked "read from the data" by public knowledge (documentation, the meaning of the column), or
@@ -53,7 +50,6 @@ _HEAD = """\
 confirmed = false
 source = ""  # say here where the public knowledge comes from
 """
-
 _SAME = f"# Every row holds the same value, so it says nothing: remove this column.{MARK}\n"
 _RATES = "# rates = [...]  # if it is published how frequent the classes are: one share a class, adding up to 1\n"
 _HOURS = 'date = "hour"  # clock times, as hours of the day\nlower = 0\nupper = 24\n'

@@ -14,7 +14,6 @@ from dpconvex.errors import InvalidParameterError, SchemaError
 _NOTES = ("missing", "unit", "source")
 _LINE = 100  #: Lists that need a longer line are written with one item a line.
 MOST_TEXT, MOST_PARTS = 2**22, 8  #: Largest number of characters of a schema file, and of parts of a dotted key.
-
 _QUOTED = re.compile(  # texts and comments; one that is not closed ends where the file does: linear time for any file
     r'"""(?:[^"\\]|\\.|"{1,2}(?!"))*+"{0,5}|'
     r"'''(?:[^']|'{1,2}(?!'))*+'{0,5}|"

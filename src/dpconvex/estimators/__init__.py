@@ -25,10 +25,8 @@ ESTIMATORS: tuple[type[PrivateLinearModel], ...] = (
     PrivateQuantileRegressor,
 )  # fmt: skip
 """Every final linear model; `PrivateLinearModel.kind` is its name on the command line."""
-
 ADDITIVE_ESTIMATORS: tuple[type[AdditiveModel], ...] = (PrivateAdditiveClassifier, PrivateAdditiveRegressor)
 """Every final additive model; ``--model additive`` is the one for the schema's target."""
-
 SPARSE_ESTIMATORS: tuple[type[PrivateSparseModel], ...] = (
     PrivateLasso, PrivateSparseLogisticRegression, PrivateWorstGroupClassifier,
 )  # fmt: skip

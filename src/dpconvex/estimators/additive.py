@@ -44,13 +44,10 @@ from dpconvex.problems import LinearModelProblem
 from dpconvex.problems.linear.shapes import Knots
 
 KNOTS = (2, 3, 4, 6, 8, 12, 16)  #: Numbers of evenly spaced knots per column that are tried; 2 make it linear.
-
 LEARNED = {"classification": 0.13, "regression": 0.05}
 """Shapes may bend if their expected error is below this share of the loss of parameters 0; otherwise straight lines are
 planned. Chosen on the learning tables of the corpus (`benchmarks/additive_guess.py straight`)."""
-
 FAR = 0.5  #: Beyond this share with two knots, no number of knots came below those (2 to 40 columns, n up to 200,000).
-
 SHAPES = "objective_perturbation"  #: The algorithm that fits shapes; straight lines may use any algorithm.
 
 

@@ -39,10 +39,8 @@ REGRESSION_RADIUS = 1 / 6
 Ours. On three public tables (``benchmarks/regression.py``) shares of 1/3 to 1/10 stay within 0.012 of it in R^2 at
 epsilon 1; at 0.1 smaller shares win where there is little to learn, and lose where there is much.
 """
-
 HEAVY_REACH = 1e6
 """Number of range widths at which targets without a bound are clipped, for floats' sake: it does not affect noise."""
-
 CAPS = (0.5, 0.35, 0.25, 0.18, 0.125, 0.09, 0.0625)
 """Residual caps that are tried, in units of the target's range; without a cap slopes reach the whole range."""
 DEFAULT_WIDTH = 0.2  #: Default width of the pseudo-Huber loss, as a share of the target's range (our choice).
@@ -52,7 +50,6 @@ LEAST_SMOOTHING = 1e-5
 SHORTER, SHORTEST = 2_000.0, 0.0005
 """Records, times epsilon, for each feature from which on it is shorter, in proportion, and the least length
 (`benchmarks/quantiles.py`). Beyond epsilon 10 too few records would lie on it for a solver."""
-
 IN_TARGET_UNITS = ("residual_cap", "width", "smoothing", "heavy_tailed")
 """Parameters in units of the target's range: if one is given, a fit does not look at the target's declared range."""
 

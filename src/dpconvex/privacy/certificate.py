@@ -35,15 +35,11 @@ from dpconvex.privacy.params import PrivacyParams
 SCHEMA_VERSION = 1
 """Version of the JSON layout. A reader accepts its own version only. New optional fields, which change no other field's
 meaning, do not raise it; an older reader ignores them. An event with an unknown kind or field is refused as a whole."""
-
 MOST_WORDS = 1000  #: Largest number of characters in a message about a malformed certificate, which may quote it.
-
 MOST_VALUES, MOST_DEEP = 2**18, 64
 """Largest number of values in a certificate, and largest depth to which its lists and objects may be nested."""
-
 COURSE = "cost_of_this_course"
 """Name of a public fact of runs that may take one of several courses: the cost of the course that was taken."""
-
 T = TypeVar("T")
 
 

@@ -30,16 +30,13 @@ from dpconvex.privacy.profiles import charge, limited
 SAME = 1e-9  #: Largest relative difference at which two numbers computed by the same program count as equal.
 ROUNDING_SHARE = 1e-4
 """Most that an event's sensitivity may exceed its lemma's, relative to it: the allowance for the samplers' grids."""
-
 SECOND = 1e-3  #: Largest relative difference at which two accountants agree, besides what `GRID` allows.
 GRID = 1e-4
 """Largest step of the second accountant's grid: it rounds each pure loss, and the Gaussian one, up to a grid point."""
-
 PLANNED = "planned again"  #: Name of the checks of `plan_checks`.
 ABSENT = "nothing"  #: What messages print for a field that one of two compared certificates lacks.
 UNREADABLE = (DpconvexError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
 """The errors that reading a certificate's fields may raise, as a field of a forged file may hold anything."""
-
 MOST_PRICING, MOST_TRYING = 6e6, 6e6
 """Most computing, about microseconds, that pricing may take, and that the search for unconfirmed numbers may take."""
 

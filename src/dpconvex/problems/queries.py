@@ -20,10 +20,8 @@ from dpconvex._types import Array, Floats, final_dataclass, set_fields
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
 MOST_MARGINALS = 200_000  #: Largest number of marginal tables that are listed.
-
 Zero = tuple[tuple[int, int], tuple[int, int]]
 """Two (column, value) that no record has together; a public statement about the world, in order of the columns."""
-
 LARGEST = 2**27  # most cells of a histogram: 1 GiB
 
 

@@ -16,7 +16,6 @@ SOLVERS: tuple[type[Solver], ...] = (
     Guaranteed,
 )  # fmt: skip
 """Every solver of the library."""
-
 NAMED_SOLVERS: dict[str, type[Solver]] = {
     re.sub("(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower(): kind for kind in SOLVERS if kind is not Guaranteed
 }  #: The solvers that a user may ask for, by name.

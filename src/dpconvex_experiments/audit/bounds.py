@@ -23,7 +23,6 @@ from dpconvex.privacy.profiles import epsilon_of, gaussian_delta
 
 Statistic = Callable[[Floats], Floats]
 """A function from outputs, shape (n, dim), to one number each, shape (n,); it is chosen on half of the runs."""
-
 _TUNING = 0.3  #: Share of the transcripts on which a bet is chosen; the others test it.
 _STAKES = np.geomspace(0.01, 0.95, 24)  #: Stakes that are tried, as shares of the largest one, ``1/delta``.
 _CAUTION = (0.5, 1.5, 3.0)  #: For each, one bet is chosen: it must win even if its gain is this many deviations low.

@@ -38,7 +38,6 @@ MOST = 300  #: All transcripts are enumerated if there are at most this many.
 _SLACK = 1e-9  #: Added to delta, as sums of thousands of probabilities are rounded.
 _OFFSETS = np.array([-1e-6, -1e-9, 0.0, 1e-9, 1e-6])  #: Densities are compared this far from a loss's kinks.
 _QUADRATURE = 1e-3  #: Relative error allowed for numerical integrals.
-
 Law = dict[tuple[int, ...], float]  #: Log-probability of every transcript.
 
 

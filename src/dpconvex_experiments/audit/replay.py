@@ -38,7 +38,6 @@ from dpconvex_experiments.base import Track, untracked
 from dpconvex_experiments.reference.outlier_removal import OutlierRemoval
 
 Run = Callable[..., Any]  #: ``run(*data, source)``.
-
 Steps = SampledSteps | PoissonSteps  #: Events of steps each of which runs a mechanism on a fresh secret sample.
 
 

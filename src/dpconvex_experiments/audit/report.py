@@ -9,9 +9,7 @@ from dpconvex._types import attributes, final_dataclass
 from dpconvex.privacy import PrivacyParams
 
 TOLERANCE = 1e-6  #: Relative rounding error allowed for exact losses before a promise counts as refuted.
-
 FEWEST = 8  #: An audit makes at least this many runs of each kind, however long they take.
-
 T = TypeVar("T")
 
 

@@ -42,7 +42,6 @@ class Pair(NamedTuple):
 
 
 Pairs = Mapping[str, Pair]
-
 SIZES = (8, 24, 72, 216, 648)  #: Numbers of records that `smallest` tries.
 
 
@@ -109,7 +108,6 @@ class Subject:
 
 Builder = Callable[[PrivacyParams, float], Subject]
 """A function from a promise and a bound on the domain to a subject; raises `InvalidParameterError` without a plan."""
-
 P = ParamSpec("P")
 
 

@@ -56,7 +56,6 @@ METHODS: Mapping[str, Method] = {
 
 FAST = {name: METHODS[name] for name in METHODS if name not in ("halving (HSU24)", "descent from the origin")}
 """All methods except the two slow ones, which take thousands of gradients."""
-
 ROBUST: Mapping[str, Method] = {
     "median, not private": _exact,
     "private median": METHODS["private median"],
@@ -65,8 +64,6 @@ ROBUST: Mapping[str, Method] = {
     **{name: METHODS[name] for name in ("halving (HSU24)", "coordinate-wise median", "clipped mean")},
 }
 """The methods that are compared under contamination."""
-
-
 BOUND, FINEST, DELTA, SIGMA = 1000.0, 1e-3, 1e-6, 0.1
 OWN = "Accuracy beyond the paper's experiments; prototype results in the specification, section 5.5"
 OURS = "private median"

@@ -27,7 +27,6 @@ DIM, RECORDS = 10, 1_000
 GROUP, LEVEL = 64, 0.775  # records in a group; share of the records that the radius must hold, as in the paper
 PRIVACY = PrivacyParams(1.0, 1e-5)
 SIGMA, INSIDE, QUANTILE = 0.1, 0.9, 0.75
-
 Search: TypeAlias = Callable[[Floats, PointDomain, BitSource], float]
 
 

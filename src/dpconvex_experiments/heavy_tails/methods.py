@@ -58,8 +58,6 @@ class Design:
 
 
 DESIGNS = (Design("absolute", 2.6, 3.0, 2.0, True), Design("huber", 5.0, 5.0, 4.0, False))
-
-
 Method = Callable[[LinearModelProblem, float, Moments], LinearModelPlan]
 """A function from a problem, epsilon and moments to a plan."""
 

@@ -26,7 +26,6 @@ from dpconvex_experiments.shared import lines, panels
 # E11: adversarial training: the smooth rate is refuted, the Lipschitz bound holds; robust logistic regression.
 
 _Data: TypeAlias = tuple[Floats, Floats]
-
 SIZES = (100, 1_000, 10_000)
 ATTACKS = (0.0, 0.02, 0.05, 0.1)
 EPSILONS = (0.5, 1.0, 4.0, math.inf)

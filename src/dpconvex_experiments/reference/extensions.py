@@ -22,7 +22,6 @@ from dpconvex.plugins import printed
 from dpconvex.problems.linear.truncated import ExtensionRisk
 
 MOST_STEPS = 1e5  #: Passes over the records in one minimization of a planned number of steps: some minutes.
-
 Projection = Callable[[Floats, float], Floats]  # a member within the stated distance of the nearest one
 
 

@@ -48,7 +48,6 @@ MEAN, COORDINATE = "mean", "median of a coordinate"
 LEMMA = "the mean of n points of a ball moves by at most 2 R / n, plus rounding"
 MOST_STEPS = 1000
 RANK = Sensitivity(1.0, "linf", "replacing a value changes how many lie below any given number by at most 1")
-
 _BITS = 62  #: Number of bits of a uniform number that are drawn first.
 _ERROR = 2.0**-36
 """Relative error of a mass, whose logarithm is a sum of three numbers below 2^12, each to four units or better."""

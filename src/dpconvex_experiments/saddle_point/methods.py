@@ -18,7 +18,6 @@ from dpconvex_experiments.shared import largest_error, lines
 # Excess risk of l1-constrained regression against the number of features, by all methods for minimization.
 
 ANSWERING = ("query_noise", "mwem", "saddle_point")  # methods for queries of any form
-
 ZERO = 0.225
 """Excess risk of the zero vector."""
 METHODS = {

@@ -19,7 +19,6 @@ Oracle = Callable[[Floats], Floats | None]
 """Noisy gradient of the whole objective at a point (dim,); None ends the run (a failed test)."""
 Variance = Callable[[int], float]
 """From the number of gradients to the mean square error V^2 of each; infinite if the budget does not allow so many."""
-
 MOST_STEPS = 4096
 
 

@@ -23,22 +23,17 @@ one (docs, What was tried, Delta and classes of many columns). It is OF_NUMBERS,
 is one column), where a regression's explained variance is a guess, since plans preferred there lost 1.8 times the
 expected error with few columns (`benchmarks/prior.py`; docs, What was tried, Delta and numbers); 1 for users'
 regressions; OF_USERS_CLASSES for users' two classes (`benchmarks/user_ranks.py`)."""
-
 FEW_USERS = 2.0, 200.0
 """Of users' several classes the factor is larger by the first, times the fourth power of the second over the number of
 users where there are more: plans that spend delta, descents above all, lose two to three times what they expect then
 (`benchmarks/many_classes.py --users`)."""
-
 CENTERED = ("objective_perturbation", "noisy_gradient", "sufficient_statistics")
 """Methods that may run on recentered columns. (Few directions of a table lose what tells several classes apart.)"""
-
 PROJECTED = ("objective_perturbation",)
 """Methods that may run on projected columns, or on a constant alone. Other methods gain nothing from a projection:
 Gaussian noise in each direction does not shrink with fewer columns."""
-
 GAUSSIAN = ("auto", "gaussian")
 OF_USERS = ("test", "smoothing")
-
 Found = tuple[LinearModelPlan, ...]  #: Valid plans; the first one is the one to run.
 
 

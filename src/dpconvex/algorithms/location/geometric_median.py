@@ -52,7 +52,6 @@ LEVEL = 0.65  # Default level. At 1,000 records it finds the smaller radius more
 FALLBACK_RADIUS = 0.2  # Effective radius, as a share of R, that refinement assumes if no center was found
 FAILURE = 0.1  #: Share of delta for the failure probabilities of the center's lemmas.
 MOST_RECORDS = 2**26  # Largest n that is planned for
-
 THEOREM = (
     "Private geometric median in nearly-linear time (Kumar, Liu, Tian and Yang 2025): groups for random indices, tight "
     "sensitivities, one Gaussian and one pure profile."

@@ -12,7 +12,6 @@ from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import PointDomain
 
 _PIPELINE = ("constants", "level")
-
 LOCATION_METHODS = Registry(
     "location",
     Method("geometric_median", geometric_median.plan, _PIPELINE),

@@ -44,7 +44,6 @@ LEMMA = (
     "given the earlier draws and the public coins, a record of batch r moves the scores of iterates after r only, by "
     "one vector of range at most step * spread / batch size"
 )
-
 Fixed = tuple[int | None, int | None, int | None, int | None]
 """T, K, q and the number of draws of the output, each None unless the caller fixes it."""
 

@@ -20,7 +20,6 @@ from dpconvex.randomness import BitSource
 MOST_ITERATIONS = 2**22  # largest number of iterations: more would take hours, and their schedule gigabytes
 SIGNS = (-1.0, 1.0)
 """Signs of the steps: descent in x, ascent in y (erratum E1: the paper has a minus in gradient *and* update)."""
-
 CLIPPED = Assumption("each record's gradient has the stated spread", "clipped record by record before any sum")
 PUBLIC_ORDER = Assumption("the order of the records does not depend on their content", "declared")
 DRAWN_POINTS = Assumption("gradients are taken at drawn points only", "by the run's listing")

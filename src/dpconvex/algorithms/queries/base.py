@@ -31,12 +31,10 @@ from dpconvex.randomness import BitSource
 
 Answered = tuple[ReleasedModel, Floats, ReleasedTables | None]
 """What a listing returns: the model, answers, and released tables where there are any."""
-
 LEMMA = (
     "replacing one of n records moves the mean answers of a block of queries by at most block_l2/n in l2 (block_l1/n "
     "in l1), of several blocks by the root of their number (their number) times that; plus the rounding of the means"
 )
-
 LEAST_STEPS, MOST_STEPS, MOST_WORK = 50, 20_000, 1e9
 """Limits of a fit: steps at least and at most, and cells times steps at most, which takes seconds on one core."""
 

@@ -55,7 +55,6 @@ NOISY = 0.02  #: Octaves get more than their least share where their noise excee
 SIZE = ranges.GRID + 3  #: Largest number of cells: those of a grid, 0, one beside 0, and last missing values.
 EVEN = 1e-3  #: This share of a bin's numbers is drawn evenly over its cells, whatever the noisy counts are.
 PAYS = 0.15  #: Bins of declared ranges are found by default if a cell's noise is at most this share of the records.
-
 OfBins = noisy_tables.NoisyTablesPlan | NoisyTreePlan | GroupedTablesPlan  #: Plans that may release tables of the bins.
 
 

@@ -17,7 +17,6 @@ DRAWS, SEED = 1000, 0x6576616C
 """Number of simulated tables for an interval, and the public seed of their stream, distinct from any run's noise."""
 SURE = 4.0  # Metrics that divide by a count are reported only if it exceeds this many deviations of its noise.
 NORMAL = 1.959963984540054
-
 Metrics = dict[str, Floats]
 Estimates = Mapping[str, "Estimate"]
 Table = Callable[[Floats, int], Metrics]

@@ -74,7 +74,6 @@ LARGE, CAUTION = 0.7, 1.2  # from R = LARGE, all pairs' error counts CAUTION tim
 MANY = 16  #: From this number of columns on, pairs of groups are tried, and a forest holds too few of all pairs.
 CLASSES, FOLDS, MOST_STEPS, FIXED = 200, 5, 3000, (3, 3000)  # of fits; FIXED: folds and steps of those of fixed length
 RELATIONS, NOISES = ("auto", "all", "none"), ("auto", "tables", "matrix")
-
 Tables = tuple[tuple[int, ...], ...]
 
 EXPECTED: dict[str, dict[str, tuple[float, float, float, float, float]]] = {

@@ -28,7 +28,6 @@ from dpconvex.problems.linear.lipschitz_extension import Extension, PlanesRisk
 
 Pairs = Callable[[Array, Floats], tuple[Floats, Floats]]
 """From indices of functions (k,) and a point for each (k, dim) to values (k,) and subgradients (k, dim)."""
-
 BROKEN = "the function broke a claim (finite, convex, no steeper than declared); nothing was released"
 _TOGETHER = 2**21  # most floats of the cuts of all functions that are treated at a time
 

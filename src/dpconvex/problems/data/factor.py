@@ -24,7 +24,6 @@ from dpconvex.problems.data.domain import Block, DataDomain, is_centered
 
 LARGEST_BLOCK = 512  #: Most columns of a block whose matrix is not plain contrasts: certificates state its floats.
 NEGLIGIBLE = 1e-9  #: Directions in which a kernel has less than this share of its largest eigenvalue are dropped.
-
 Kernel = Callable[[Block], Floats | None]
 """From a block of two columns or more to the prior covariance (d, d) of its values, of any scale; None: identity."""
 

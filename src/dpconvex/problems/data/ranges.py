@@ -24,7 +24,6 @@ TRANSFORMS: dict[str, tuple[Any, Any, dict[str, float]]] = {
     "sqrt": (np.sqrt, np.square, {"at_least": 0.0}),
     "signed_log": (lambda x: np.sign(x) * np.log1p(np.abs(x)), lambda x: np.sign(x) * np.expm1(np.abs(x)), {}),
 }  #: Increasing maps by name: the map, its inverse, and the limits that its domain sets to a lower bound.
-
 LOWEST, HIGHEST = -30, 40
 """Exponents of the smallest octave and of the end cell: smaller sizes count as 0, larger ones fall in the end cell."""
 END = HIGHEST - LOWEST + 1  #: Level of the end cells. The cell around 0 has level 0, octaves have levels between.

@@ -33,7 +33,6 @@ from dpconvex.problems.data import _loops
 
 Parts = tuple[Any, ...]
 """Partial sums, each an array (or a `Largest`); parts of two groups of records are added entry by entry, exactly."""
-
 MOST_ROWS = 2**14  #: Most rows of a block whose vectors are summed at a time
 SPARSE = 16  #: Rows stay sparse if at most one entry in so many is not 0.
 PANEL_ROWS = 2**11  #: Most rows of a panel whose second moments are summed at a time

@@ -24,7 +24,6 @@ from dpconvex.problems.data.domain import Block, BlockNorm, DataDomain, is_cente
 from dpconvex.problems.data.factor import Factor
 
 Size = TypeVar("Size", float, Floats)
-
 SHARED = -1
 """Used in place of a block's index, for directions in all columns that are bounded one by one, and in the constant."""
 

@@ -55,7 +55,6 @@ from dpconvex.randomness import BitSource
 from dpconvex.sets import BallSection, ConvexSet, L2Ball, Section
 
 To = tuple[BitSource, Ledger]
-
 LEMMA = (
     "strong convexity of a ridge risk of convex C-Lipschitz losses (Lowy 2026, Section 2, with {losses}): "
     "2C/(l2 m), plus 2 tau for the certified solver accuracy"

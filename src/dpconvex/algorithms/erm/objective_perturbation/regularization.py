@@ -29,8 +29,6 @@ POINTS = 40  #: Number of ridge weights on the grid that is searched for the bes
 SLOPES = np.linspace(0.0, 1.0, 129)  #: Slopes, over the largest slope, at which estimates look for the highest cost.
 TANGENTS = tuple(k / 50 for k in range(50, 0, -1))  #: Tangents tried if a curvature is released; 1 is formula (3.4).
 LARGEST = 20.0  #: `tau` does not grow with epsilon beyond this epsilon: doubles could not resolve the gain.
-
-
 Users = tuple[int, int] | None
 """Most distinct records of a user and number of all parameters, for Theorem U4; None: units are records."""
 

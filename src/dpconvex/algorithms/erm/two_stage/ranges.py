@@ -88,7 +88,6 @@ HALF_APART = np.isin(STOP - FIRST, 2 ** np.arange(6)) & (FIRST % np.maximum((STO
 """Parts of 1, 2, 4 to 32 cells that overlap by half: among fewer candidates noise errs less."""
 STEPS = 2.0**10  #: The public numbers in scores are multiples of 1 / STEPS.
 FULL = 2.0**23  #: Scores count at most this many units of a cell, so that sums are exact for any number of units.
-
 Cells = Callable[[Array], IntArray]
 Cut = tuple[tuple[float, float], ...]  #: A part of each range: its first cell (of 32), and the cell after its last
 Place = Callable[[Floats, ranges.Ranges, ranges.Places, Cut], Floats]

@@ -45,7 +45,6 @@ from dpconvex.problems.data.summation import Parts
 Portion = tuple[Floats, Floats]  #: Encoded features (m, n_features), and targets (m,) as a plan takes them.
 Held = Callable[[int, int], Any]
 """Returns what a task needs to know about rows ``first, ..., stop - 1``: called by the driver, with public numbers."""
-
 T = TypeVar("T")
 Encode = Callable[[Any], Any]  #: Encodes a portion of a table, or its features or targets, each row by itself.
 Task = Callable[[Portion, int, Any], T]  #: Gets a portion, the index of its first row, and what is held of its rows.
@@ -392,7 +391,6 @@ LEAST = 2**26  #: Features are kept as cells, and not as a matrix, if the matrix
 _STEP, _PORTION, _LEAST_ROWS, _ENTRY = 2**15, 2**20, 1024, 16
 """Rows that are read at a time; floats of a portion; least rows of a portion where rows are wide; floats that a cell of
 sparse rows counts."""
-
 Cells = Sequence[Array]
 
 
