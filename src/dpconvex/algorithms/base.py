@@ -201,6 +201,18 @@ class Plan(Releasing, ABC):
             return f"a constant answer is at most {worse}, and nothing is known of this fit but a bound of {bound:.3g}"
         return f"a constant answer is about {worse}, and this fit is expected to be {self.expectation:.3g} worse"
 
+    @final
+    def warn(self, n: int, promise: PrivacyParams | None = None) -> None:
+        """Warn of a `hopeless` plan, and of a delta of at least 1/n; `promise` is that of the whole fit, if another."""
+        promise = promise or self.privacy
+        if self.hopeless:
+            what = f"a fit by {self.algorithm} is hopeless: {self.outlook}"
+            remedy = "Use more records, fewer columns, a larger epsilon; leave out l2 if you gave it"
+            warn(HopelessPlanWarning, f"epsilon={promise.epsilon:g}: {what}. {remedy}")
+        if promise.delta * n >= 1:
+            what = f"is at least 1 / {n:,} {promise.unit}s: publishing one of them whole would keep such a promise"
+            warn(errors.LargeDeltaWarning, f"delta={promise.delta:g}: {what}. Use a value far below, or 0")
+
     def resumed(self, *course: Any) -> "Plan":
         """Return the plan with which a run continues once `course` is released; refuse what no run could release."""
         raise InvalidParameterError("course", course, "must be empty: this plan does not go on from what it releases")
@@ -322,17 +334,6 @@ class StatedPlan(LinearModelPlan):
     privacy: PrivacyParams
 
 
-def warn_of(plan: Plan, n: int, promise: PrivacyParams | None = None) -> None:
-    """Warn of a `hopeless` plan, and of a delta of at least 1/n; `promise` is that of the whole fit, if another."""
-    promise = promise or plan.privacy
-    if plan.hopeless:
-        of, remedy = promise.epsilon, "Use more records, fewer columns, a larger epsilon; leave out l2 if you gave it"
-        warn(HopelessPlanWarning, f"epsilon={of:g}: a fit by {plan.algorithm} is hopeless: {plan.outlook}. {remedy}")
-    if promise.delta * n >= 1:
-        what = f"is at least 1 / {n:,} {promise.unit}s: publishing one of them whole would keep such a promise"
-        warn(errors.LargeDeltaWarning, f"delta={promise.delta:g}: {what}. Use a value far below, or 0")
-
-
 def require_runnable(plan: Plan, source: BitSource) -> None:
     """Raise, before anything is paid, what a run would: costs beyond the promise, or samplers that are missing."""
     Ledger(plan.privacy, plan.releases)
@@ -343,13 +344,13 @@ def require_runnable(plan: Plan, source: BitSource) -> None:
 def begin(
     plan: Plan, what: str, columns: int | Sequence[str], n: int, source: BitSource, promise: PrivacyParams | None = None
 ) -> Payment:
-    """Warn of the plan (`warn_of`), and pay (`charge`): the last step of every fit before it reads its data.
+    """Warn of the plan (`Plan.warn`), and pay (`charge`): the last step of every fit before it reads its data.
 
     Return the payment, which the certificate names. `what` describes the fit in words; `columns` is the number or the
     names of the data's columns; `n` counts units. `promise` is that of the whole fit, if the plan is only part of it.
     """
     require_runnable(plan, source)
-    warn_of(plan, n, promise)
+    plan.warn(n, promise)
     return charge(promise or plan.privacy, what, columns, n, private=source.private)
 
 

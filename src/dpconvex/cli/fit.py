@@ -332,8 +332,6 @@ def fit_sparse(
 
     The schema's target decides which. `dpconvex predict` applies the model. With --rows: show plans; no data are read.
     """
-    from dpconvex.algorithms.base import warn_of
-
     declared = dpconvex.Schema.from_toml(schema)
     declared.require_confirmed(str(schema))
     options = {"schema": declared, "radius": radius, "algorithm": algorithm, "constants": constants}
@@ -342,7 +340,7 @@ def fit_sparse(
     plans = estimator.plan(rows)  # refuses unusable parameters before anything is read
     promise = dpconvex.PrivacyParams(epsilon, delta)  # plans for groups promise less: counting them comes first
     if table is None:
-        warn_of(plans[0], rows, promise)
+        plans[0].warn(rows, promise)
         return _show_sparse(plans, promise, as_json)
     with _output.model_folder(out, force=force) as folder:
         held_out = read_test(test, declared)

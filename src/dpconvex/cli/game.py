@@ -43,7 +43,6 @@ def game(
     """
     import numpy as np
 
-    from dpconvex.algorithms.base import warn_of
     from dpconvex.data.frames import number_table
     from dpconvex.games import plan_game, private_game
 
@@ -52,7 +51,7 @@ def game(
     options: dict[str, Any] = {"bound": bound, "form": form, "algorithm": algorithm, "constants": constants}
     plans = plan_game(rows, sides, promise, **options)  # refuses before anything is read
     if payoffs is None:
-        warn_of(plans[0], rows)
+        plans[0].warn(rows)
         return _show(plans, as_json)
     with _output.model_folder(out, force=force) as folder:
         declared = declared_columns(payoffs, form, sides)

@@ -151,15 +151,13 @@ def coordinates(path: Path, columns: list[str] | None, user: str | None) -> list
 def _show_plan(
     model: "dpconvex.PrivateGeometricMedian", rows: int | None, features: int | None, unit: str, as_json: bool
 ) -> None:
-    from dpconvex.algorithms.base import warn_of
-
     if rows is None or features is None:
         missing = "rows" if rows is None else "features"
         remedy = "Give a file of points for a release, or --rows and --features for a plan"
         raise InvalidParameterError(missing, None, "must be given where there is no file of points", remedy)
     _validate.integer("rows", rows, at_least=1)
     plan = model.plan(rows, _validate.integer("features", features, at_least=1), unit)
-    warn_of(plan, rows)
+    plan.warn(rows)
     stated = facts(plan)
     if as_json:
         return print_facts(rows, plan.privacy, [stated], f"{unit}s" if unit == "user" else "rows")

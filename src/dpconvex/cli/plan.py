@@ -49,7 +49,6 @@ def plan(
     as_json: _options.Json = False, **options: Any,
 ) -> None:  # fmt: skip
     """List every valid plan with its noise and expected loss. Sees no data."""
-    from dpconvex.algorithms.base import warn_of
     from dpconvex.estimators._shapes import shape_facts
 
     if (features is None) == (schema is None):
@@ -71,7 +70,7 @@ def plan(
     with working("Planning"):
         found = planned(estimator, n)
         more = scaling(estimator, n, planned) if users else []
-    warn_of(found[0], n)
+    found[0].warn(n)
     shapes = shape_facts(found[0]) if options["model"] == _options.ADDITIVE else []
     if as_json:
         counts = {"rows": rows} if users is None else {"users": users, "records_per_user": options["records_per_user"]}

@@ -49,7 +49,6 @@ def search(
 
     The certificate covers the whole search. With --rows: show what it costs; no data are read.
     """
-    from dpconvex.algorithms.base import warn_of
     from dpconvex.cli.report import Origin
 
     declared = _options.fit_schema(schema, target, user_column)
@@ -58,7 +57,7 @@ def search(
     found.set_params(method=method, scoring=scoring, score_bound=score_bound, holdout=holdout)
     plans = found.plan(_options.planned_rows(table, rows))  # refuses unusable parameters before anything is read
     if table is None:
-        warn_of(plans[0], rows or 0)
+        plans[0].warn(rows or 0)
         return _show(plans, as_json)
     with _output.model_folder(out, force=force) as folder:
         held_out = read_test(test, declared)

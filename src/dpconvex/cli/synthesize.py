@@ -50,7 +50,6 @@ def synthesize(
     With --rows, or --users where a column says whose row it is, instead of a file: show the plans; no data are read.
     Added or removed records need --rows always.
     """
-    from dpconvex.algorithms.base import warn_of
     from dpconvex.data import Schema, write_atomically
     from dpconvex.estimators.synthetic import PrivateSyntheticData
 
@@ -75,7 +74,7 @@ def synthesize(
     planned = _options.planned_rows(table, count, name) if size_is_public else None
     plans = estimator.plan(planned)  # refuses unusable parameters before anything is read
     if table is None:
-        warn_of(plans[0], planned or rows or 0)
+        plans[0].warn(planned or rows or 0)
         return _show(plans, as_json, estimator.domain(planned).filled)
     if size is not None and size < 1:
         raise InvalidParameterError("size", size, "must be an integer >= 1")

@@ -22,7 +22,6 @@ from sklearn.utils.validation import check_is_fitted
 from dpconvex import _validate
 from dpconvex._types import Array, Floats, final_dataclass
 from dpconvex.algorithms import begin, require_runnable
-from dpconvex.algorithms.base import warn_of
 from dpconvex.algorithms.queries import metrics
 from dpconvex.algorithms.queries.evaluation import EvaluationPlan, plan as plan_evaluation
 from dpconvex.algorithms.queries.metrics import Estimate
@@ -264,7 +263,7 @@ def fit_and_evaluate(
     plan_evaluation(held, evaluation, classes=classes, groups=max(len(names), 1))  # raises if it cannot run
     require_runnable(plan, source)
     _validate.installed(*(["opendp"] if source.private else []))  # the metrics' counts are integers
-    warn_of(plan, units - held, promise)
+    plan.warn(units - held, promise)
     paid = charge(promise, "fit and evaluation", fitted_columns(model), units, private=source.private)
     # Theorem 5: a uniform order of the units, from the operating system, used once; only its ends matter
     order = source.generator().permutation(units)
