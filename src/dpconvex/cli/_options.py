@@ -176,8 +176,6 @@ def build(
     *, schema: dpconvex.Schema | None, feature_norm: float | None = None, seed: int | None = None,
 ) -> PrivateLinearModel:  # fmt: skip
     """Return the unfitted estimator that the options of `MODEL` describe."""
-    from dpconvex.estimators import PrivateLinearRegressor
-
     model, kind = model_kind(options["model"], schema)
     given = {name: value for name, value in options.items() if name not in ("model", "ranges", *OWN)}
     given |= {"feature_norm": feature_norm}
@@ -200,8 +198,8 @@ def build(
         if name not in has and value != (MODEL[name][1] if name in MODEL else None):
             raise InvalidParameterError(name, value, f"does not apply to --model {model}", "Leave it out")
     estimator.set_params(**{name: value for name, value in given.items() if name in has})
-    if schema is None and isinstance(estimator, PrivateLinearRegressor):
-        estimator.target_bounds = (0.0, 1.0)  # plans are made in units of the target's range, so any range will do
+    if schema is None and "target_bounds" in has:
+        estimator.set_params(target_bounds=(0.0, 1.0))  # plans are made in units of the range: any will do
     return estimator
 
 

@@ -215,9 +215,7 @@ def _in_units(estimator: PrivateLinearModel, parameters: Floats) -> Floats:
 
 
 def _classes(estimator: PrivateLinearModel) -> list[str]:
-    from dpconvex.estimators import PrivateLinearClassifier
-
-    return [str(label) for label in estimator.classes_] if isinstance(estimator, PrivateLinearClassifier) else []
+    return [str(label) for label in getattr(estimator, "classes_", ())]
 
 
 def _loss_figure(estimator: PrivateLinearModel) -> str:
