@@ -1,6 +1,6 @@
 """``dpconvex fit``: a table and its schema in; a model, its certificate and a report out. ``predict`` applies it.
 
-``dpconvex fit-sparse`` does so for linear models over an l1 ball, without a report.
+``dpconvex fit-sparse`` does so for linear models over an l1 ball.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dpconvex.algorithms import Plan
     from dpconvex.cli._metrics import Metrics, RegressionMetrics
     from dpconvex.cli.report import Measured, Origin
-    from dpconvex.estimators import PrivateLinearModel, PrivateSparseModel
+    from dpconvex.estimators import PrivateSparseModel
 
 CLUSTERS = ("dask", "ray")
 ENGINES = ("memory", "local", *CLUSTERS)
@@ -176,8 +176,8 @@ def _require_together(holdout: float | None, evaluate: float | None, by: list[st
         raise InvalidParameterError("by", by[0], "goes with --evaluate", "Give --holdout and --evaluate, too")
 
 
-def write_outputs(model: PrivateLinearModel, folder: Path, origin: Origin, measured: Measured | None = None) -> None:
-    """Write the files of a fitted model into `folder`; `origin` and `measured` go into the report."""
+def write_outputs(model: Any, folder: Path, origin: Origin, measured: Measured | None = None) -> None:
+    """Write the files of a fitted linear model into `folder`; `origin` and `measured` go into the report."""
     from dpconvex.cli.report import write_report
 
     model.certificate_ = write_certificate(model.certificate_, folder, origin.paid)
@@ -323,15 +323,18 @@ def fit_sparse(
     constants: Annotated[
         str, _options.constants(f"anytime_mirror_descent, variance_reduced_frank_wolfe, {_options.GAME_METHODS}")
     ] = "calibrated",
-    out: Annotated[Path, typer.Option(help="Folder for model.skops and certificate.json.")] = Path("model"),
+    out: Annotated[Path, typer.Option(help="Folder for model, certificate and report.")] = Path("model"),
     rows: _options.Rows = None, test: _options.Test = None, seed: _options.Seed = None,
-    budget: _options.Budget = None, engine: _options.Engine = None, address: _options.Address = None,
-    memory: _options.Memory = None, force: _options.Force = False, as_json: _options.Json = False,
+    budget: _options.Budget = None, purpose: _options.Purpose = "", engine: _options.Engine = None,
+    address: _options.Address = None, memory: _options.Memory = None, force: _options.Force = False,
+    as_json: _options.Json = False,
 ) -> None:  # fmt: skip
     """Fit a private linear model with few large coefficients: logistic for classes, least squares for numbers.
 
     The schema's target decides which. `dpconvex predict` applies the model. With --rows: show plans; no data are read.
     """
+    from dpconvex.cli.report import Origin
+
     declared = dpconvex.Schema.from_toml(schema)
     declared.require_confirmed(str(schema))
     options = {"schema": declared, "radius": radius, "algorithm": algorithm, "constants": constants}
@@ -348,10 +351,8 @@ def fit_sparse(
             paid = pay(budget, promise, "fit-sparse", table, declared, seed=seed)
             estimator.fit(read())
         metrics = None if held_out is None else measure(estimator, held_out)
-        estimator.certificate_ = write_certificate(estimator.certificate_, folder, paid)
-        dpconvex.save_model(estimator, folder / _output.MODEL)
-        write_found(estimator, folder)
-    names = (_output.MODEL, _output.CERTIFICATE, _output.FOUND)
+        write_outputs(estimator, folder, Origin(table.name, purpose, paid))
+    names = (_output.MODEL, _output.CERTIFICATE, _output.REPORT, _output.FOUND)
     if as_json:
         measures = {"plan": sparse_facts(estimator.plan_), "test": metrics and metrics.to_dict()}
         return _output.print_files(estimator.certificate_, out, *names, **measures)

@@ -202,11 +202,11 @@ def risk_name(plan: LinearModelPlan) -> str:
     return "population" if plan.public.get("target") == "population" else "mean"
 
 
-def variations(plan: LinearModelPlan) -> list[tuple[str, str]]:
+def variations(plan: Any) -> list[tuple[str, str]]:
     """Return in what a plan's objective differs from the mean loss on the records: names and values, for people."""
-    public = plan.public
-    found = [("tilt", number(plan.problem.tilt))] if plan.problem.tilt else []
-    if plan.problem.records_per_user is not None:
+    public, problem = plan.public, plan.problem
+    found = [("tilt", number(problem.tilt))] if getattr(problem, "tilt", 0.0) else []
+    if getattr(problem, "records_per_user", None) is not None:
         how = "found" if public.get("typical_user", {}).get("found") else "not yet; declared ranges are not narrowed"
         how = how if "typical_user" in public else "a guess"
         found.append(("records per user", f"{plan.problem.records_per_user:,} ({how})"))

@@ -28,11 +28,17 @@ if TYPE_CHECKING:
     from dpconvex.algorithms import PredictedError
     from dpconvex.cli.budget import Paid
     from dpconvex.estimators import PrivateLinearModel
+    from dpconvex.estimators.sparse import PrivateSparseModel
     from dpconvex.privacy import Release
     from dpconvex.privacy.budget import Account
 
 SHOWN = 30  #: Number of coefficients that are visible at first; readers can unfold the others.
 NOT_STATED = "not stated"
+ROWS_OF = (
+    "Then say whose row it is (--user-column, groups= in Python), and everything that a person contributed is "
+    "protected together."
+)
+LISTED = 300  #: Number of coefficients of a sparse model that its page lists
 GRID = (0.05, 10.0, 9)
 """First and last epsilon, and number of epsilons, in the figure of planned losses; widened to the model's epsilon."""
 
@@ -56,47 +62,82 @@ class Origin:
 
 
 def write_report(
-    estimator: PrivateLinearModel, path: str | Path, origin: Origin | None = None, measured: Measured | None = None
-) -> None:
+    estimator: PrivateLinearModel | PrivateSparseModel, path: str | Path, origin: Origin | None = None,
+    measured: Measured | None = None,
+) -> None:  # fmt: skip
     """Write the report of an estimator fitted in this process: released numbers and public facts alone."""
     from sklearn.utils.validation import check_is_fitted
 
+    from dpconvex.estimators.sparse import PrivateSparseModel
+
     check_is_fitted(estimator, "plan_")
-    write_page(path, "report.html.j2", **_content(estimator, origin or Origin(), measured))
+    origin = origin or Origin()
+    if isinstance(estimator, PrivateSparseModel):
+        return write_page(path, "sparse.html.j2", **_sparse_content(estimator, origin))
+    write_page(path, "report.html.j2", **_content(estimator, origin, measured))
+
+
+def _sparse_content(estimator: PrivateSparseModel, origin: Origin) -> dict[str, Any]:
+    """Return what the page of a sparse model says: the largest coefficients, and weights of groups if it has any."""
+    plan: Any = estimator.plan_
+    remedy, found = "Then make a table with one row a person.", vars(estimator)
+    shared = _released(estimator, origin, estimator.encoded_coef_.size + estimator.fit_intercept, remedy)
+    rows = sorted(_rows(estimator, None, None), key=lambda row: -abs(row["value"]))
+    bars = ({"left": min(50.0, row["at"]), "width": abs(row["at"] - 50)} for row in rows)  # each from 0
+    listed = [row | bar for row, bar in zip(rows[:LISTED], bars, strict=False) if row["value"]]
+    groups = [found[name] for name in ("groups_", "group_shares_", "group_weights_") if name in found]
+    own = {"plan": plan, "sparsity": estimator.sparsity_, "columns": estimator.encoded_coef_.size}
+    own |= {"listed": listed, "parts": _parts(listed), "end": rows[0]["end"], "exact": True}
+    return {**shared, **own, "unit": loss_words(plan)[1], "groups": list(zip(*groups, strict=True))}
+
+
+def _released(
+    estimator: PrivateLinearModel | PrivateSparseModel, origin: Origin, parameters: int, remedy: str
+) -> dict[str, Any]:
+    """Return what the page of every model says; `remedy` is for records of which one person has several."""
+    from dpconvex.privacy.verify import NOT_CHECKED
+
+    plan: Any = estimator.plan_
+    certificate, classes = estimator.certificate_, _classes(estimator)
+    return {
+        "certificate": certificate, "promise": promise(certificate), "caution": caution(certificate, remedy),
+        "facts": _facts(certificate, plan, parameters), "origin": _origin(estimator, origin), "number": number,
+        "bounds": _bounds(estimator.schema, estimator.found_schema_), "not_checked": NOT_CHECKED,
+        "loss": loss_name(plan) + " loss",
+        "error": plan.predicted_error, "hopeless": plan.outlook if plan.hopeless else "",
+        "releases": [_release_row(release) for release in certificate.releases],
+        "direction": classes[-1] if len(classes) == 2 else "", "effect": estimator.effect,
+        "scaled": estimator.schema is not None or estimator.feature_bounds is not None,
+    }  # fmt: skip
 
 
 def _content(estimator: PrivateLinearModel, origin: Origin, measured: Measured | None) -> dict[str, Any]:
     from dpconvex.estimators._intervals import summary_of
-    from dpconvex.privacy.verify import NOT_CHECKED
 
-    certificate, plan = estimator.certificate_, estimator.plan_
+    plan = estimator.plan_
     figure = shapes_figure(estimator, _style("shapes"), (ACCENT, MUTED, WASH, RULE))
     coefficients = _coefficients(estimator) if figure is None else [{"end": 0.0, "reach": None, "sure": False}]
     (zero, scaled), even = loss_words(plan), even_loss(estimator)
-    classes = _classes(estimator)
-    return {
-        "certificate": certificate, "promise": promise(certificate), "caution": caution(certificate),
-        "facts": _facts(estimator), "origin": _origin(estimator, origin),
-        "bounds": _bounds(estimator.schema, estimator.found_schema_), "not_checked": NOT_CHECKED, "number": number,
-        "error": plan.predicted_error, "hopeless": plan.outlook if plan.hopeless else "",
-        "releases": [_release_row(release) for release in certificate.releases],
+    half = estimator.kind == "logistic" and len(_classes(estimator)) == 2 and plan.predicted_error.trivial > 0.69
+    return _released(estimator, origin, plan.problem.dim, ROWS_OF) | {
         "shapes_figure": "" if figure is None else svg_text(figure, "shapes"),
-        "coefficients": coefficients, "sure": sum(row["sure"] for row in coefficients),
-        "parts": [part for part in (coefficients[:SHOWN], coefficients[SHOWN:]) if part],
+        "coefficients": coefficients, "sure": sum(row["sure"] for row in coefficients), "parts": _parts(coefficients),
         "end": coefficients[0]["end"], "known": coefficients[0]["reach"] is not None, "exact": plan.exact_deviation,
         "guessed": plan.coefficient_deviation is not None and not plan.exact_deviation,
-        "direction": classes[-1] if len(classes) == 2 else "", "effect": estimator.effect,
-        "loss": loss_name(plan) + " loss", "risk": risk_name(plan), "unit": scaled,
+        "risk": risk_name(plan), "unit": scaled, "trivial_is_half": half,
         "trivial": zero if even is None else "predicting the public rates of the classes",
-        "trivial_is_half": estimator.kind == "logistic" and len(classes) == 2 and plan.predicted_error.trivial > 0.69,
-        "scaled": estimator.schema is not None or estimator.feature_bounds is not None,
         "even_loss": even, "loss_figure": _loss_figure(estimator),
         "measured": measured, "intervals": summary_of(estimator),
         "evaluated": None if origin.evaluated is None else evaluation_content(origin.evaluated),
     }  # fmt: skip
 
 
-def _origin(estimator: PrivateLinearModel, origin: Origin) -> list[tuple[str, str]]:
+def _parts(rows: Sequence[Any]) -> list[Sequence[Any]]:
+    """Return the rows that are visible at first, and those that readers can unfold."""
+    return [part for part in (rows[:SHOWN], rows[SHOWN:]) if part]
+
+
+def _origin(estimator: PrivateLinearModel | PrivateSparseModel, origin: Origin) -> list[tuple[str, str]]:
     """Return rows about data, date, purpose, sources, budget and model, for each of these that was stated."""
     schema, certificate = estimator.schema, estimator.certificate_.to_dict()
     found = [
@@ -138,15 +179,14 @@ def promise(certificate: dpconvex.PrivacyCertificate) -> str:
     return f"{change} {unit} changes the probability of any result by at most a factor of {factor}{extra}."
 
 
-def caution(certificate: dpconvex.PrivacyCertificate) -> str:
-    """Say what a promise for rows does not cover; nothing where persons are protected."""
+def caution(certificate: dpconvex.PrivacyCertificate, remedy: str) -> str:
+    """Say what a promise for rows does not cover, and a remedy; nothing where persons are protected."""
     if certificate.target.unit == "user":
         return ""
     double = _factor(2 * certificate.target.epsilon)
     return (
         "One row is protected, not one person. If one person may have several rows, their rows together are protected "
-        f"less: two rows by a factor of {double} only, and so on. Then say whose row it is (--user-column, groups= in "
-        "Python), and everything that a person contributed is protected together."
+        f"less: two rows by a factor of {double} only, and so on. {remedy}"
     )
 
 
@@ -160,10 +200,9 @@ def _factor(epsilon: float) -> str:
     return f"{math.ceil(factor * 10**places) / 10**places:.{max(places, 0)}f}"
 
 
-def _facts(estimator: PrivateLinearModel) -> list[tuple[str, str]]:
-    certificate, plan = estimator.certificate_, estimator.plan_
+def _facts(certificate: dpconvex.PrivacyCertificate, plan: Any, parameters: int) -> list[tuple[str, str]]:
     spent = {"epsilon spent": number(certificate.spent_epsilon, 4), "delta spent": number(certificate.spent_delta, 2)}
-    sizes = {f"{plan.privacy.unit}s": f"{plan.problem.n:,}", "parameters": f"{plan.problem.dim:,}"}
+    sizes = {f"{plan.privacy.unit}s": f"{plan.problem.n:,}", "parameters": f"{parameters:,}"}
     method = f"{plan.algorithm.replace('_', ' ')}, {plan.constants}"
     ways = {"method": method, "noise": plan.noise_name.replace("_", " ")}
     return [*(spent | sizes | ways).items(), *variations(plan)]
@@ -182,12 +221,18 @@ def _release_row(release: Release) -> dict[str, str]:
 
 def _coefficients(estimator: PrivateLinearModel) -> list[dict[str, Any]]:
     """Return every released coefficient in encoded units: those beyond their guaranteed band first, by size."""
-    # The rest keep their order, as sizes may be noise. `reach`: the guaranteed band; `typical`: 0 where it is unknown.
-    plan = estimator.plan_
+    rows = _rows(estimator, estimator.plan_.noise_reach(), estimator.plan_.coefficient_deviation)
+    return sorted(rows, key=lambda row: -abs(row["value"]) if row["sure"] else 1.0)  # stable: sizes may be noise
+
+
+def _rows(
+    estimator: PrivateLinearModel | PrivateSparseModel, reach: Floats | None, deviation: Floats | None
+) -> list[dict[str, Any]]:
+    """Return released coefficients in encoded units, with what is known of their noise in the plan's parameters."""
+    # `reach`: the guaranteed band; `typical`: 0 where it is unknown.
     outputs, width = estimator.encoded_coef_.shape
     values: Floats = np.column_stack([estimator.encoded_coef_, estimator.encoded_intercept_])
-    reaches = None if (reach := plan.noise_reach()) is None else _in_units(estimator, reach)
-    deviation = plan.coefficient_deviation
+    reaches = None if reach is None else _in_units(estimator, reach)
     typical = np.zeros_like(values) if deviation is None else 2 * _in_units(estimator, deviation)
     given = vars(estimator).get("feature_names_in_", [f"feature {k}" for k in range(width)])  # of tables with names
     names = [*map(str, given if estimator.schema is None else estimator.schema.feature_names), "intercept"]
@@ -203,10 +248,10 @@ def _coefficients(estimator: PrivateLinearModel) -> list[dict[str, Any]]:
             row["sure"] = known is not None and abs(value) > known
             place = {"at": 50 + 50 * value / end, "left": 50 + 50 * left / end, "width": 50 * (right - left) / end}
             rows.append(row | place)
-    return sorted(rows, key=lambda row: -abs(row["value"]) if row["sure"] else 1.0)  # a stable sort
+    return rows
 
 
-def _in_units(estimator: PrivateLinearModel, parameters: Floats) -> Floats:
+def _in_units(estimator: Any, parameters: Floats) -> Floats:
     """Convert lengths of the plan's parameters to encoded coefficients and intercepts, (outputs, width + 1)."""
     domain = estimator.plan_.problem.domain
     lengths = estimator.output_scale * parameters.reshape(len(estimator.encoded_coef_), -1)
@@ -214,7 +259,7 @@ def _in_units(estimator: PrivateLinearModel, parameters: Floats) -> Floats:
     return np.hstack([lengths[:, : domain.n_features], constant])
 
 
-def _classes(estimator: PrivateLinearModel) -> list[str]:
+def _classes(estimator: Any) -> list[str]:
     return [str(label) for label in getattr(estimator, "classes_", ())]
 
 

@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from dpconvex import PrivateLogisticRegression, load_model, verify
+from dpconvex import PrivateLasso, PrivateLogisticRegression, PrivateWorstGroupClassifier, load_model, verify
 from dpconvex.algorithms import PredictedError
 from dpconvex.cli import report as figures
 from dpconvex.cli._output import number
@@ -378,6 +378,41 @@ def test_demo_reaches_the_measured_accuracies(run: Any) -> None:
     accuracies = [row["accuracy"] for row in rows[2:]]
     np.testing.assert_array_less([0.78, 0.83, 0.84, 0.842], accuracies)
     assert rows[1]["accuracy"] == pytest.approx(0.842, abs=0.004)  # not private
+
+
+@pytest.mark.filterwarnings("ignore::dpconvex.errors.HopelessPlanWarning")
+def test_the_page_of_a_sparse_model_lists_its_largest_coefficients(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.choice([-1.0, 1.0], size=(4000, 400)), columns=[f"<b>{k}" for k in range(400)])
+    y = np.clip(2 * X["<b>7"] + rng.normal(size=4000), -8, 8)
+    options: dict[str, Any] = {"feature_bound": 1.0, "target_bounds": (-8, 8)}
+    model = PrivateLasso(20.0, **options).fit(X, y)
+    text = written(model, tmp_path)
+    assert Page(text).open == []
+    words = words_of(text)
+    assert f"{model.sparsity_} of 400 columns have a coefficient other than 0; the largest come first" in words
+    assert re.search(r"value <b>7 0?\.\d+|value <b>7 \d", words)  # the first row
+    assert model.certificate_.explain().split("\n")[0] in words
+    assert "Then make a table with one row a person" in words
+    assert "--user-column" not in words
+    assert f"is at most {number(model.plan_.predicted_error.bound)} above" in words
+    many = written(PrivateLasso(20.0, algorithm="gaussian_mirror_descent", **options).fit(X, y), tmp_path)
+    assert "and 300 are listed" in words_of(many)
+    assert many.count('class="dot"') == 300
+    words = words_of(written(PrivateLasso(0.001, **options).fit(X, y), tmp_path))
+    assert "No column has a coefficient other than 0: the answer is the same for all" in words
+
+
+def test_the_page_of_a_worst_group_shows_how_groups_were_weighed(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X, group = rng.uniform(-1, 1, size=(2000, 2)), rng.integers(0, 2, size=2000)
+    options: dict[str, Any] = {"feature_bound": 1.0, "groups": ["A&B", "C"], "algorithm": "vertex_mirror_descent"}
+    model = PrivateWorstGroupClassifier(5.0, **options).fit(X, X[:, 0] > 0, groups=np.array(["A&B", "C"])[group])
+    text = written(model, tmp_path)
+    assert Page(text).open == []
+    share, weight = number(model.group_shares_[0], 3), number(model.group_weights_[0], 3)
+    assert f"A&B {share} {weight}" in words_of(text)
+    assert "to the right means more likely “True”" in words_of(text)
 
 
 def test_reports_say_what_the_columns_were_found_to_sum_to(run: Any, tmp_path: Path) -> None:

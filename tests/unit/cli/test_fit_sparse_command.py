@@ -26,12 +26,13 @@ def words(folder: Path, *more: Any) -> tuple[Any, ...]:
 )
 @pytest.mark.dear("more0-PrivateSparseLogisticRegression")
 def test_it_writes_a_model_that_predicts(run: Any, public_files: Path, more: tuple[Any, ...], name: str) -> None:
-    result = run(*words(public_files, *more, "--radius", 2))
+    result = run(*words(public_files, *more, "--radius", 2, "--purpose", "a study"))
     assert result.exit_code == 0, result.output
-    assert {path.name for path in Path("model").iterdir()} == {"model.skops", "certificate.json"}
+    assert {path.name for path in Path("model").iterdir()} == {"model.skops", "certificate.json", "report.html"}
     model: Any = load_model("model/model.skops")
     assert type(model).__name__ == name
     assert model.radius == 2
+    assert "a study" in Path("model/report.html").read_text()
     assert run("verify", "model").exit_code == 0
     predicted = run("predict", "model", public_files / "test.csv", "--proba", "--output", "p.csv")
     assert predicted.exit_code == 0, predicted.output
