@@ -111,7 +111,8 @@ def unknown(name: str | None, names: Collection[str], requirement: str, command:
 
 def console(*, err: bool = False) -> Console:
     """Return a console for plain text: names from files are never read as markup."""
-    return Console(stderr=err, markup=False, highlight=False, emoji=False)
+    width = 80 if os.environ.get("COLUMNS") == "0" else None  # some terminals do not know theirs
+    return Console(stderr=err, markup=False, highlight=False, emoji=False, width=width)
 
 
 @final
@@ -133,7 +134,8 @@ def print_table(
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for k, header in enumerate(headers):
         justify = "right" if k in numbers else "left"
-        wide = min(12, max((len(row[0]) for row in rows), default=0)) if k == 0 else None  # never squeezed out
+        long = max((len(row[k]) for row in rows), default=0)
+        wide = long if k in numbers else min(12, long) if k == 0 else None  # never squeezed out
         shape: Any = {"justify": justify, "no_wrap": k in unbroken, "overflow": "fold", "min_width": wide}
         table.add_column(Text(header), header_style="dim", **shape)
     for k, row in enumerate(rows):

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -235,6 +236,15 @@ def test_names_in_tables_are_broken_between_their_parts(capsys: Any, monkeypatch
     lines = [line.split("  ")[0].rstrip() for line in capsys.readouterr().out.splitlines()]
     broken = ["objective_", "perturbation", "_with_", "curvature"]
     assert lines[1:] == [*broken, "race=", "African-", "American,", "sex=Male", "w" * 12, "w" * 8]
+
+
+def test_numbers_stay_whole_on_narrow_terminals(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [("objective_perturbation", "0.00585", "0.0553"), ("constant", "0.148", "0.698")]
+    for width in ("36", "0"):  # 0: some terminals do not know theirs
+        monkeypatch.setenv("COLUMNS", width)
+        print_table("", ("algorithm", "expected", "bound"), rows, right=[1, 2])
+        lines = capsys.readouterr().out.splitlines()
+        assert re.fullmatch(r"objective_\S* +0.00585 +0.0553 *", lines[1])
 
 
 GONE = """
