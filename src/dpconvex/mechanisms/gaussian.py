@@ -33,7 +33,7 @@ from typing import ClassVar, final
 import numpy as np
 
 from dpconvex import _progress, _rounding, _validate
-from dpconvex._types import Floats, IntArray, final_dataclass, forwards
+from dpconvex._types import Floats, IntArray, final_dataclass, forwarded
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.mechanisms.base import Mechanism, Planned, check_norm, check_shape, exact_as_source
 from dpconvex.privacy import GaussianNoise, Ledger, PoissonSteps, Sensitivity
@@ -126,7 +126,6 @@ def add_gaussian(value: Floats, sigma: float, step: float, source: BitSource) ->
 
 
 @final_dataclass
-@forwards("step", "sensitivity exact_bits")  # the sensitivity is that of one release
 class SampledGaussian(Planned):
     """Adaptive noisy sums over secret samples in one run, charged as one release.
 
@@ -139,6 +138,8 @@ class SampledGaussian(Planned):
     rate: float  #: probability of each unit to be sampled (`PoissonSteps`)
     steps: int  #: number of releases, positive
     name: ClassVar[str] = "Gaussian on secret samples"
+    sensitivity = forwarded("step", "sensitivity")  # of one release
+    exact_bits = forwarded("step", "exact_bits")
 
     def __post_init__(self) -> None:
         _ = self.event  # its checks are ours
@@ -192,12 +193,14 @@ def poisson_sample(units: int, rate: float, coins: np.random.Generator) -> Sampl
 
 
 @final_dataclass
-@forwards("whole", "sensitivity event exact_bits")  # the sensitivity is that of one value
 class GaussianBudget(Planned):
     """Adaptive noisy values of one run, charged together as `whole`; the run sets their number."""
 
     whole: GaussianMechanism  #: The mechanism of a single release that spends the whole budget
     name: ClassVar[str] = "Gaussian, its uses counted in the run"
+    sensitivity = forwarded("whole", "sensitivity")  # of one value
+    event = forwarded("whole", "event")
+    exact_bits = forwarded("whole", "exact_bits")
 
     def each(self, uses: int) -> GaussianMechanism:
         """Return the mechanism of one of `uses` equal releases, with noise rounded up to stay within the budget."""
