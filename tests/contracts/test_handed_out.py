@@ -16,10 +16,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
+import scipy.sparse
 
 from dpconvex import (
+    CategoricalColumn,
     DataDomain,
+    NumericColumn,
     PrivateAdditiveClassifier,
     PrivateGeometricMedian,
     PrivateHuberRegressor,
@@ -29,12 +33,15 @@ from dpconvex import (
     PrivateLogisticRegression,
     PrivateQuantileRegressor,
     PrivateSparseLogisticRegression,
+    Schema,
     private_metrics,
     private_minimize,
 )
 from dpconvex.algorithms.erm.registry import ERM_METHODS
+from dpconvex.data import ClassTarget
 from dpconvex.errors import DpconvexError
-from dpconvex.problems import LocationLoss
+from dpconvex.estimators import _streams
+from dpconvex.problems import Block, LocationLoss
 
 N = 200
 ODD = {"missing": [np.nan, 0.0], "infinite": [np.inf, -np.inf], "outside": [5.0, 1e200]}
@@ -43,6 +50,24 @@ BOUNDS: dict[str, dict[str, Any]] = {
     "norm": {"feature_norm": 1.3},
     "domain": {"domain": DataDomain.box(2, 1.0)},
 }
+
+
+LEVELS = DataDomain((Block(40, "simplex", 1.0, "level"), Block(2, "linf", 1.0, "numbers")))
+TABLE = Schema(
+    (CategoricalColumn("level", tuple(f"v{k}" for k in range(200))), NumericColumn("a", -1, 1)),
+    ClassTarget("y", ("n", "y")),
+)
+
+
+def with_levels(X: Any) -> scipy.sparse.csr_array:
+    """A sparse matrix of a category of 40 levels and the two numbers of every record."""
+    return scipy.sparse.csr_array(np.column_stack([np.eye(40)[np.arange(len(X)) % 40], X]))
+
+
+def table(X: Any, labels: Any) -> pl.DataFrame:
+    """A table of a category of 200 levels, of which sparse matrices are made, and the first number of every record."""
+    levels = [f"v{k % 200}" for k in range(len(X))]
+    return pl.DataFrame({"level": levels, "a": X[:, 0], "y": np.array(["n", "y"])[labels]})
 
 
 def cases(every: bool) -> Iterator[tuple[str, Callable[..., Any]]]:
@@ -73,6 +98,11 @@ def cases(every: bool) -> Iterator[tuple[str, Callable[..., Any]]]:
     yield "sparse", lambda X, y, k: PrivateSparseLogisticRegression(**sparse, **labels).fit(X, k)
     loss = LocationLoss(DataDomain.l2_ball(2, 1.0), width=0.2)
     yield "minimize", lambda X, y, k: private_minimize(loss, X, epsilon=1.0, radius=1.0, random_state=1)
+    yield (
+        "sparse matrix",
+        lambda X, y, k: PrivateLogisticRegression(**fixed, **labels, domain=LEVELS).fit(with_levels(X), k),
+    )
+    yield "cells", lambda X, y, k: PrivateLogisticRegression(**fixed, schema=TABLE).fit(table(X, k).lazy())
     clean = np.random.default_rng(1).uniform(-1, 1, (N, 2))
     model = PrivateLogisticRegression(**bounds, **labels).fit(clean, clean[:, 0] > 0)
     yield "metrics", lambda X, y, k: private_metrics(model, X, k, epsilon=1.0, random_state=1)
@@ -124,6 +154,17 @@ def test_no_record_decides_which_attributes_are_handed_out(every: bool) -> None:
     for odd, found in zip(kinds[1:], outputs[1:], strict=True):
         differ = {name: sorted({*outputs[0][name]} ^ {*found[name]}) for name in found}
         assert not {name: some for name, some in differ.items() if some}, odd
+
+
+@pytest.mark.parametrize("model", [PrivateLogisticRegression, PrivateAdditiveClassifier])
+def test_a_private_number_of_records_decides_no_attribute(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How many there are decides whether a frame is kept as cells, whose sparse matrices are clipped in another way."""
+    X, found = np.random.default_rng(0).uniform(-0.9, 0.9, (N, 2)), []
+    for least in (0, 0, 2**60):  # plans share parts with those that were made before
+        monkeypatch.setattr(_streams, "LEAST", least)
+        unfitted = model(random_state=1, schema=TABLE, neighbors="add_or_remove_one", rows=N)
+        found.append(set(paths(unfitted.fit(table(X, (X[:, 0] > 0) * 1)), "fitted", {})))
+    assert found[1] == found[2]
 
 
 if __name__ == "__main__":

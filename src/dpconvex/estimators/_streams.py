@@ -13,11 +13,11 @@ from dpconvex.data import Schema
 from dpconvex.data.frames import distinct_labels, numbers, typed, whole
 from dpconvex.data.schema import require_possible
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators._features import FeatureMap
-from dpconvex.estimators._matrices import numeric_matrix, same_length, user_labels
+from dpconvex.estimators._features import FeatureMap, Scaled
+from dpconvex.estimators._matrices import learned_matrix, numeric_matrix, same_length, user_labels
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.data.sources.cluster import open_source
-from dpconvex.problems.data.sources.rows import LEAST, CellRows, EncodedRows, EncodedTables, TableSource
+from dpconvex.problems.data.sources.rows import LEAST, CellRows, EncodedRows, EncodedTables, TableSource, gathered
 from dpconvex.problems.data.summation import SPARSE
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.randomness import BitSource
@@ -88,10 +88,11 @@ def few_entries(features: FeatureMap) -> bool:
 
 
 def open_cells(model: Any, X: Any, y: Any = None) -> Opened | None:
-    """Return a frame in memory as cells of few bytes, where its matrix would be large (public facts); else None."""
-    features, frame = model._feature_map(None) if model.schema else None, nw.from_native(typed(X), pass_through=True)
-    schema = features.cells_of if features else None
-    if features is None or schema is None or not isinstance(frame, nw.DataFrame) or schema.user:
+    """Return a frame or array in memory as its cells, where its matrix would be large (public facts); else None."""
+    if model.schema is None:
+        return None if y is None else _open_array(model, X, y)
+    features, frame = model._feature_map(None), nw.from_native(typed(X), pass_through=True)
+    if (schema := features.cells_of) is None or not isinstance(frame, nw.DataFrame) or schema.user:
         return None
     if y is None and not schema.target:
         return None
@@ -110,7 +111,19 @@ def open_cells(model: Any, X: Any, y: Any = None) -> Opened | None:
         return schema.compact(part), targets.astype(kind)
 
     sparse = partial(schema.sparse_cells, missing=model._missing) if few_entries(features) else None
-    found = CellRows(len(frame), width, read, partial(schema.encode_cells, missing=model._missing), sparse)
+    cells = gathered(len(frame), read)
+    found = CellRows(*cells, width, partial(schema.encode_cells, missing=model._missing), sparse)
+    return features, found, found, None
+
+
+def _open_array(model: Any, X: Any, y: Any) -> Opened | None:
+    """Return a large array whose columns are to be scaled as rows that are scaled portion by portion; else None."""
+    large = isinstance(X, np.ndarray) and 8 * X.size >= LEAST
+    if not large or not isinstance(features := model._feature_map(X.shape[-1]), Scaled) or features.open:
+        return None
+    X, targets = learned_matrix(model, X, reset=True), np.asarray(model._targets_of(X, y), dtype=np.float64)
+    same_length(len(X), len(targets), private=not model._relation.fixes_size)
+    found = CellRows([X], targets, X.shape[1], lambda cells: features.encode(cells[0], model._missing))
     return features, found, found, None
 
 

@@ -132,7 +132,8 @@ class DataDomain:
     @cached_property
     def n_features(self) -> int:
         """Number of columns of the data matrix, without the constant feature."""
-        return sum(size * count for _, _, size, _, count in self._runs)  # so plans keep runs, whatever records hold
+        _ = self._looks  # so plans keep it, and runs, whatever records hold and however they are read
+        return sum(size * count for _, _, size, _, count in self._runs)
 
     @property
     def dim(self) -> int:
@@ -239,7 +240,7 @@ class DataDomain:
         order = np.argsort(~fine, kind="stable")
         return vstack([X[np.flatnonzero(fine)], csr_array(dense)], format="csr")[np.argsort(order)]
 
-    @cached_property
+    @property  # kept, it would tell how records were read, and its domain which had to be clipped
     def _apart(self) -> tuple[Array, Array, "DataDomain | None"]:
         """First and last columns of simplices (k, 2), positions of the other columns, and the domain of these."""
         rest = tuple(block for block in self.blocks if block.norm != "simplex")

@@ -183,6 +183,9 @@ def run_here(pieces: Iterator[Any], encode: Encode, n: int, task: Task[T], held:
     with closing(_ahead(pieces)) as coming, summation.workers() as (pool, count):
         for piece in coming:
             stop = first + len(piece)
+            if stop > n:  # nothing is held for these rows
+                first = stop
+                break
             waiting.append(pool.submit(work, piece, first, held(first, stop)))
             if len(waiting) > count:
                 yield waiting.popleft().result()
@@ -396,7 +399,7 @@ Cells = Sequence[Array]
 
 @final
 class CellRows(EncodedRows):
-    """Rows in memory; `read` returns, for a slice of rows, the cells of each column (m,) and the targets.
+    """Rows in memory: the cells of each column (n,), or of several together (n, k), and the targets.
 
     `encode` makes the features of cells, and `sparse` the same as sparse matrices, if few entries are not 0.
     """
@@ -404,18 +407,11 @@ class CellRows(EncodedRows):
     in_memory = True
 
     def __init__(
-        self, n: int, n_features: int, read: Callable[[slice], tuple[Cells, Array]], encode: Callable[[Cells], Any],
+        self, cells: Cells, targets: Array, n_features: int, encode: Callable[[Cells], Any],
         sparse: Callable[[Cells], Any] | None = None,
     ) -> None:  # fmt: skip
-        self.n, self.n_features, self._encode, self._sparse, self._width = n, n_features, encode, sparse, n_features
-        for rows in _slices(n, _STEP):
-            cells, targets = read(rows)
-            if rows.start == 0:
-                self._cells = [np.empty(n, column.dtype) for column in cells]
-                self._targets = np.empty((n, *targets.shape[1:]), targets.dtype)
-            self._targets[rows] = targets
-            for column, values in zip(self._cells, cells, strict=True):
-                column[rows] = values
+        self.n, self.n_features, self._width = len(targets), n_features, n_features
+        self._cells, self._targets, self._encode, self._sparse = cells, targets, encode, sparse
 
     def run(self, task: Task[T], held: Held = nothing) -> Iterator[T]:
         step = max(_LEAST_ROWS, min(_PORTION // self._width, 4 * _PORTION // self.n_features))  # if rows are dense
@@ -434,6 +430,17 @@ class CellRows(EncodedRows):
 
     def matrix(self) -> Portion:
         return self._encode(self._cells), self._targets.astype(np.float64)
+
+
+def gathered(n: int, read: Callable[[slice], tuple[Cells, Array]]) -> tuple[Cells, Array]:
+    """Return the cells of each column (n,) and the targets of n rows, which `read` returns for slices of rows."""
+    cells, targets = read(slice(0, 0))
+    found, own = [np.empty(n, column.dtype) for column in cells], np.empty((n, *targets.shape[1:]), targets.dtype)
+    for rows in _slices(n, _STEP):
+        cells, own[rows] = read(rows)
+        for column, values in zip(found, cells, strict=True):
+            column[rows] = values
+    return found, own
 
 
 def _slices(n: int, step: int) -> Iterator[slice]:
