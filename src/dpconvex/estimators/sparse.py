@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, ClassVar, Self, cast, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 import scipy.sparse
@@ -14,7 +14,6 @@ from dpconvex._types import Array, Floats
 from dpconvex.algorithms import Plan, begin, target_look
 from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.algorithms.minimax.registry import plan_saddle
-from dpconvex.algorithms.select import Plans
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _features, _matrices, _targets
@@ -219,11 +218,14 @@ class PrivateLasso(_targets.Regressor, PrivateSparseModel):
         given = {"intercept": self.fit_intercept, "third_derivative": 0.0}
         problem, privacy = l1_ball_loss(loss, n, p, radius, feature_bound=bound, **given), self._privacy()
         cost, how = self._look_costs(features, privacy, n)[0], {"constants": self.constants, "sums": self._sums}
-        found = plan_saddle(problem, privacy.less(cost) if cost else privacy, self.algorithm, **how)
-        if not cost or found[0].hopeless:  # a constant gains nothing from a look
-            return plan_saddle(problem, privacy, self.algorithm, **how) if cost else found
+        found: Any = plan_saddle(problem, privacy.less(cost) if cost else privacy, self.algorithm, **how)
+        if not cost:
+            return found
+        if found[0].hopeless:  # a constant gains nothing from a look; a fit that cannot pay for one may lose far more
+            whole: Any = plan_saddle(problem, privacy, self.algorithm, **how)
+            return whole.changed(sorted(whole, key=lambda each: each.algorithm != "constant"))
         step = _features.step_of(self._schema_target)
-        return cast(Plans[Any], found).changed(target_look.plan(each, privacy, step) for each in found)
+        return found.changed(target_look.plan(each, privacy, step) for each in found)
 
     def fit(self, X: Any, y: Any = None) -> Self:
         source, bounds, opened = source_from(self.random_state), self._declared(), open_rows(self, X, y, None)

@@ -153,6 +153,21 @@ def test_when_no_look_is_taken(given: dict[str, Any]) -> None:
     assert model.fit(X, y).ranges_ == ()
 
 
+def test_no_fit_without_a_look_comes_before_a_constant() -> None:
+    """Where a look leaves too little for a fit, the whole range is up to 40 times worse than a constant."""
+    few = PrivateLasso(1.0, feature_bound=1.0, target_bounds=(0.0, 365.0))
+    whole = PrivateLasso(1.0, feature_bound=1.0, target_bounds=(0.0, 365.0), radius=1.0)  # without looks
+    between = [n for n in (2600, 2800, 2950, 3200) if whole.plan(n, 4)[0].algorithm != "constant"]
+    found = [few.plan(n, 4) for n in between]
+    looks = [isinstance(plans[0], target_look.TargetLookPlan) for plans in found]
+    assert 0 < sum(looks) < len(looks)
+    assert looks == sorted(looks)
+    assert all(look or plans[0].algorithm == "constant" for look, plans in zip(looks, found, strict=True))
+    assert all(len({plan.algorithm for plan in plans}) == len(plans) for plans in found)
+    unable = PrivateLasso(1.0, feature_bound=1.0, target_bounds=(0.0, 365.0), fit_intercept=False)
+    assert unable.plan(500, 4)[0].algorithm != "constant"
+
+
 def test_sparse_rows_and_portions_give_the_same_part(tmp_path: Path) -> None:
     """Portions keep their order, which full gradients do not depend on, so released numbers are the same."""
     X, y = table()
