@@ -31,6 +31,10 @@ from dpconvex.problems.data import ranges
 from dpconvex.problems.data.sources.rows import EncodedRows, mapped, same
 from dpconvex.randomness import BitSource
 
+TAIL = 0.05
+"""Half the width is worth at least this share of the records: the ball's radius is a multiple of the part's width, so
+in a wide part descent moves slowly and noise is large, however many records there are (docs, Saddle methods)."""
+
 
 @final_dataclass(eq=False)
 @forwards("then", "error_share algorithm constants noise_name only_sums predicted_error expectation hopeless outlook")
@@ -81,7 +85,8 @@ class TargetLookPlan(SaddlePlan):
         ledger, portions = Ledger(self.privacy, self.releases), isinstance(records, EncodedRows)
         X, y, *groups = (records, records) if portions else records
         counts = looks.counted(X, y, None, lambda _, y: ranges.parts(looks.SCALED, _numbers(y))[None], ranges.PARTS + 1)
-        how = looks.HALVED, looks.LOOK, source, ledger, self.problem.n
+        worth = max(looks.HALVED, TAIL * self.problem.n / self.look.scale)  # public
+        how = worth, looks.LOOK, source, ledger, self.problem.n
         cells = ranges.whole_steps(looks._chosen(self.look, counts, *how)[0], self.step)
         kept = ranges.kept(looks.SCALED, *cells)
 

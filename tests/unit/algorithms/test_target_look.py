@@ -85,7 +85,7 @@ def test_targets_are_clipped_into_the_released_part_one_by_one(monkeypatch: pyte
     assert inside[-1] == -0.5
     assert np.ptp(inside[:-1]) == 0
     assert -0.5 < inside[0] < 0.5
-    assert scores.max() <= 200 + HALVED * plan.look.scale * 5
+    assert scores.max() <= 200 + max(HALVED * plan.look.scale, target_look.TAIL * 200) * 5
     cells = plan.run((np.ones((200, 3)), y, np.zeros(200, np.int8)), SeededSource(1)).plan.target_cells
     assert inside[0] == pytest.approx(kept(SCALED, *cells).encode(np.array([0.2]))[0])
 
@@ -151,6 +151,15 @@ def test_when_no_look_is_taken(given: dict[str, Any]) -> None:
     model = PrivateLasso(**{"epsilon": 2.0, **WIDE, **given})
     assert not isinstance(model.plan(len(y), 60)[0], target_look.TargetLookPlan)
     assert model.fit(X, y).ranges_ == ()
+
+
+def test_more_epsilon_keeps_no_longer_tail() -> None:
+    """Half the width is worth a share of the records; it was worth less and less of them, and fits got worse."""
+    X, y = table()
+    y[:80] = np.linspace(30, 299, 80)  # of 4,000
+    for epsilon in (2.0, 20.0, 200.0):
+        (part,) = PrivateLasso(epsilon, **WIDE).fit(X, y).ranges_
+        assert part.lower < 17 < 23 < part.upper < 80
 
 
 def test_no_fit_without_a_look_comes_before_a_constant() -> None:
