@@ -426,3 +426,18 @@ def test_e8_the_proved_rate_has_log_d_not_its_root() -> None:
         proved.append(np.sqrt(C * ell / 1e6))
     assert proved[1] / proved[0] == pytest.approx(3, rel=0.05)
     assert proved[1] / proved[0] > 1.6 * np.sqrt(3)
+
+
+@pytest.mark.parametrize(("n", "dim", "least", "most"), [(4000, 4, 400, 1000), (4000, 2000, 300, 300)])
+def test_one_player_takes_more_steps_where_all_of_them_read_few_numbers(
+    n: int, dim: int, least: int, most: int
+) -> None:
+    """At most 300 steps left a gap that no epsilon made smaller."""
+    problem = l1_ball_loss(SquaredLoss(0.5, 1.0), n, dim, 1.0, feature_bound=1.0, third_derivative=0.0)
+    plans = [
+        plan_saddle(problem, PrivacyParams(epsilon, 1e-6), "gaussian_mirror_descent")[0] for epsilon in (1.0, 100.0)
+    ]
+    assert least <= plans[1].iterations <= most
+    assert plans[0].iterations <= plans[1].iterations
+    game = plan_saddle(MatrixGame(n, 4, 4), PrivacyParams(100.0, 1e-6), "gaussian_mirror_descent")[0]
+    assert game.iterations <= 300
