@@ -11,6 +11,7 @@ import pytest
 
 from dpconvex.algorithms import curvature, recipes
 from dpconvex.errors import InvalidParameterError
+from dpconvex.geometry import gaussian_block_weights
 from dpconvex.losses import HingeLoss, HuberLoss, LogisticLoss, PseudoHuberLoss, SoftmaxLoss, SquaredLoss
 from dpconvex.mechanisms import GaussianMechanism, NormNoiseMechanism
 from dpconvex.privacy import PrivacyParams, Unit
@@ -130,6 +131,20 @@ def test_no_pair_of_users_moves_second_moments_further_than_the_bound_and_some_p
     np.testing.assert_allclose(whole, users[:, :, None] * users[:, None], atol=1e-12)
     far = np.full((1, len(users[0])), 1e9)
     assert np.abs(plan._products(far)).max() <= 2  # whatever a slope comes out as
+
+
+@pytest.mark.parametrize("robust", [False, True])
+@pytest.mark.together
+def test_sensitivities_of_users_contain_the_rounding_of_their_gradients(robust: bool) -> None:
+    """Each of n users' entries errs by up to 4e-14 of the largest, in units of the smallest."""
+    problem = LinearModelProblem(LogisticLoss(), MIXED, 10**6, 1.0, records_per_user=5)
+    widths, blocks = second_moments.layout_of(MIXED).widths, curvature._entries(problem, robust)
+    norm, moved = curvature._norm(problem, robust)
+    units, far = curvature._units(problem, robust)
+    _, length = gaussian_block_weights(*curvature._entries(problem, robust, in_l2=True))
+    for sensitivity, bound, entries in ((moved, norm.record_bound(blocks[0]), norm.dim), (far, length, len(units))):
+        least = 3.9e-14 * problem.n * entries * widths.max() / widths.min()
+        assert sensitivity.value / (2 * bound) - 1 >= least
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])

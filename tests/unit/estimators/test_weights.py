@@ -22,6 +22,7 @@ from dpconvex import (
 from dpconvex.data import ClassTarget, NumericTarget
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import bounds_of
+from dpconvex.estimators._targets import shares_of_cap
 from dpconvex.losses import HuberLoss, LogisticLoss, SoftmaxLoss, WeightedLoss
 from dpconvex.problems import Block, DataDomain, LinearModelProblem
 from dpconvex.verification import verify
@@ -52,6 +53,11 @@ def test_weights_multiply_the_loss_and_never_exceed_the_cap(base: Any) -> None:
     np.testing.assert_allclose(loss.value(z, packed), shares * base.value(z, found), rtol=1e-12)
     wild = loss.unpacked(loss.clip_targets(RNG.uniform(-1e12, 1e12, 99)))
     assert np.all((wild[1] >= 0) & (wild[1] <= 1))
+
+
+def test_shares_of_the_cap_lie_between_0_and_1_whatever_weights_hold() -> None:
+    weights = np.array([0, 1, 2, 7, -3, np.nan, np.inf, 1e300, -np.inf])
+    np.testing.assert_array_equal(shares_of_cap(None, X, weights, 2.0), [0, 0.5, 1, 1, 0, 0, 1, 1, 0])
 
 
 def test_a_weight_of_zero_is_within_the_range_of_losses() -> None:

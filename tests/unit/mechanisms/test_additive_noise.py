@@ -80,6 +80,18 @@ def test_grid_rounding_never_exceeds_the_enlarged_sensitivity(value, seed, size)
         assert moved_length * step <= exact.enlarged(size) + 1e-12 * np.abs(first).sum()
 
 
+@pytest.mark.parametrize("dim", [1, 7, 1000])
+@pytest.mark.together
+def test_steps_of_all_coordinates_together_are_within_what_enlarges_the_sensitivity(dim) -> None:
+    """Rounding moves each coordinate of a difference by at most a step: all by `dim` in l1, by its root in l2."""
+    for size in (0.3, 1.0, 1.9):
+        laplace = LaplaceMechanism(Sensitivity(size, "l1", "test"), 50.0, dim)
+        gaussian = GaussianMechanism(Sensitivity(size, "l2", "test"), 50.0, dim)
+        allowed = Fraction(exact.FINENESS) * Fraction(size)
+        assert dim * Fraction(laplace.step) <= allowed
+        assert dim * Fraction(gaussian.step) ** 2 <= allowed**2
+
+
 def test_grid_extremes_neither_raise_nor_warn() -> None:
     wild = np.array([np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324, -0.0])
     norm = GroupedNorm(np.array([3, 4]), np.array([1.0, 2.0]), np.array([0, 1]), np.array([1.0, 1.0]))

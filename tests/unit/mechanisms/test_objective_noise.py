@@ -94,8 +94,9 @@ def test_curvature_noise_belongs_to_the_same_release_and_is_covered_by_its_price
         plain.add_curvature_noise(value, "w", SeededSource(1), ledger)
 
 
-def test_output_noise_charges_for_its_grid(monkeypatch) -> None:
-    """Solver radius plus rounding, over the sampled deviation, stays within half of rho."""
+@pytest.mark.parametrize(("dim", "rho"), [(50, 0.02), (1, 1e-4), (7, 1e-4), (1000, 1e-4)])
+def test_output_noise_charges_for_its_grid(dim, rho, monkeypatch) -> None:
+    """Solver radius plus rounding, over the sampled deviation, stays within half of rho; of a small rho, too."""
     seen = {}
 
     def keep(value, sigma, step, source):
@@ -103,12 +104,13 @@ def test_output_noise_charges_for_its_grid(monkeypatch) -> None:
         return value
 
     monkeypatch.setattr("dpconvex.mechanisms.objective_noise.add_gaussian", keep)
-    noise = gaussian(np.ones(50))
+    noise = gaussian(np.ones(dim), replace(GAUSS, rho=rho))
     ledger = ledger_for(noise)
     noise.draw(1, "w", SeededSource(0), ledger)
-    noise.add_output_noise(np.zeros(50), 1e-3, "w", SeededSource(0), ledger)
-    radius = 0.02 * 1e-3 / 2
-    assert 2 * (radius + seen["step"] * np.sqrt(50) / 2) / seen["sigma"] <= 0.02
+    noise.add_output_noise(np.zeros(dim), 1e-3, "w", SeededSource(0), ledger)
+    radius, rounded = rho * 1e-3 / 2, seen["step"] * np.sqrt(dim) / 2
+    assert rounded <= 2**-11 * radius * (1 + 1e-9)  # half of what the enlarged noise pays for
+    assert 2 * (radius + rounded) / seen["sigma"] <= rho
     assert seen["sigma"] >= 2**20 * seen["step"]
     assert 2**62 * seen["step"] > 1e6  # coefficients this large do not saturate
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 from scipy.stats import binom, chisquare
@@ -46,6 +48,14 @@ def test_long_samples_reach_the_end() -> None:
     sizes = [len(poisson_sample(100_000, 0.01, coins)) for _ in range(200)]
     assert np.mean(sizes) == pytest.approx(1000, abs=5 * np.sqrt(990 / 200))
     assert max(poisson_sample(100_000, 0.01, coins)[-1] for _ in range(20)) > 99_900
+
+
+@pytest.mark.parametrize("gap", [1, 2, 3])
+@pytest.mark.together
+def test_a_sample_that_is_longer_than_most_goes_on_where_it_ended(gap: int) -> None:
+    """Gaps are all alike, and far shorter than the mean of 12: more of them are drawn than at first."""
+    coins = Mock(geometric=lambda rate, size: np.full(size, gap))
+    np.testing.assert_array_equal(poisson_sample(1200, 1 / 12, coins), np.arange(gap - 1, 1200, gap))
 
 
 @pytest.mark.parametrize("source", [SeededSource(3), SystemSource()], ids=["seeded", "system"])

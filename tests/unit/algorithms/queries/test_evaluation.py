@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
 from dpconvex.algorithms.queries import metrics
-from dpconvex.algorithms.queries.evaluation import ONE, plan
+from dpconvex.algorithms.queries.evaluation import LARGEST, ONE, plan
 from dpconvex.algorithms.recipes import again
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.privacy import PrivacyParams, Unit
@@ -62,6 +63,14 @@ def test_no_unit_moves_the_sums_by_more_than_the_sensitivity(classes, groups, us
             assert moved <= made.mechanism.sensitivity.value
             most = max(most, moved)
     assert most >= made.mechanism.sensitivity.value * (1 - 1e-8)  # and it is attained
+
+
+@pytest.mark.parametrize(("classes", "groups", "moved"), [(2, 1, 2), (2, 3, 2), (4, 1, 4), (0, 1, 1), (0, 3, 2)])
+@pytest.mark.together
+def test_the_sensitivity_of_many_units_contains_the_rounding_of_all_sums(classes, groups, moved) -> None:
+    """Each sum of at most n is rounded to one float, in both of two neighbors: half a last place of it."""
+    made = plan(LARGEST, PURE, classes=classes, groups=groups)
+    assert Fraction(made.mechanism.sensitivity.value) >= moved + Fraction(2 * made.size * LARGEST, 2**53)
 
 
 def test_users_share_one_weight_and_sizes_must_fit() -> None:

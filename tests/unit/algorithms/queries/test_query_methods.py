@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpconvex.algorithms.queries import mwem, synthetic
-from dpconvex.algorithms.queries.base import fit_histogram
+from dpconvex.algorithms.queries.base import fit_histogram, mean_sensitivity, rounding
 from dpconvex.algorithms.queries.registry import FINDING, QUERY_METHODS, plan_queries
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.mechanisms import ExponentialMechanism, GaussianMechanism, Mechanism, ReportNoisyMax, VertexSession
@@ -200,6 +200,15 @@ def test_noise_on_all_answers_covers_the_worst_neighbors(delta) -> None:
             plan.run(np.array([first, 5, 7]), SeededSource(0))
     moved = np.linalg.norm(values[0] - values[1], 2 if delta else 1)
     assert 0.999 * plan.mechanism.sensitivity.value < moved <= plan.mechanism.sensitivity.value
+
+
+@KINDS
+def test_the_sensitivity_of_means_contains_their_rounding(queries) -> None:
+    """Of very many records it is nearly all of it: both of two computed means err."""
+    for n in (1000, 10**15):
+        for norm, one, blocks, count in (("l2", queries.block_l2, 3**0.5, 16**0.5), ("l1", queries.block_l1, 3, 16)):
+            least = one / n * blocks + 2 * rounding(queries) * count
+            assert least <= mean_sensitivity(queries, n, 3, 16, norm).value <= least * (1 + 1e-9)
 
 
 def test_auto_orders_by_what_is_expected_and_sees_no_data() -> None:

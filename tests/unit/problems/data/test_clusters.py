@@ -188,6 +188,19 @@ def test_users_labels_are_arrow_numbers(tmp_path: Path) -> None:
     assert fitted(in_order(arrow), schema=users).plan_.problem.n == 201
 
 
+def test_a_missing_label_makes_no_second_user_of_a_whole_number() -> None:
+    """Whole numbers are floats where one of their partition is missing: 5 and 5.0 are one user, the cell another."""
+    dataframe = pytest.importorskip("dask.dataframe")
+    whole = pd.DataFrame({"x": np.linspace(0, 1, 4), "who": np.array([5, 5, 6, 6], np.int32)})
+    parts = [whole, whole.assign(who=[5.0, 5.0, np.nan, 7.0])]
+    frame = in_order(dataframe.from_map(lambda k: parts[k], [0, 1], meta=whole.iloc[:0]))
+    table = open_source(frame, ["x", "who"])
+    assert table is not None
+    users = open_users(Schema((NumericColumn("x", 0, 1),), user="who"), table, None)
+    assert users is not None
+    assert sorted(users.sizes) == [1, 1, 2, 4]
+
+
 def test_predictions_are_lazy(folder, client) -> None:
     import dask.dataframe
 

@@ -111,6 +111,14 @@ def test_entries_that_are_stored_twice_are_not_held():
     assert twice.nnz == 6
 
 
+def test_entries_that_are_stored_twice_are_stored_once_when_clipped():
+    """Of a row that is inside as well: whatever works on stored entries would take their parts for whole ones."""
+    rows = scipy.sparse.csr_array((np.array([0.2, 0.2, 1.0]), np.array([0, 0, 1]), np.array([0, 3])), shape=(1, 3))
+    rows.has_canonical_format = True  # which anybody may say
+    clipped = DataDomain((Block(1, "linf", 0.5), Block(2, "simplex", 1.0))).clip_sparse(rows)
+    np.testing.assert_array_equal(clipped.data, [0.4, 1.0])
+
+
 def test_what_rounding_hides_of_a_long_row_is_inside_what_domains_state() -> None:
     """The row's length is computed as 1, so it is kept; what the small entries add is lost in the sum."""
     row, domain = np.full((1, 10**5), 0.999 * 2.0**-53), DataDomain.l1_ball(10**5, 1.0)

@@ -117,6 +117,14 @@ def test_a_user_is_the_mean_of_their_points_however_many_there_are() -> None:
         user_points(X, np.array([1, 2]), domain)
 
 
+@pytest.mark.parametrize("bound", [0.1, 1.0, 3.0])
+@pytest.mark.together
+def test_means_of_users_at_the_edge_do_not_leave_the_ball_by_their_last_digits(bound: float) -> None:
+    users = np.repeat(np.arange(1, 60), np.arange(1, 60))  # user k has k points, whose shares 1 / k are rounded
+    means = user_points(np.full((len(users), 1), bound), users, PointDomain(1, bound, bound / 4))
+    assert bound * (1 - 1e-13) < means.min() <= means.max() <= bound
+
+
 def test_labels_of_users_may_be_anything_and_others_rows_change_no_bit() -> None:
     domain = PointDomain(2, 3.0, 0.1)
     rng = np.random.default_rng(0)

@@ -26,6 +26,7 @@ from dpconvex.losses import (
 from dpconvex.privacy import Ledger, PrivacyParams, Unit, verify
 from dpconvex.privacy.profiles import gaussian_delta
 from dpconvex.problems import DataDomain, LinearModelProblem, Records, UserGroups
+from dpconvex.problems.data.points import WEIGHTED_MEAN_ROUNDING, weighted_mean
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex_experiments.reference.printed_users import phased
 
@@ -246,6 +247,16 @@ def test_private_radius_adapts_to_the_crowd() -> None:
         spreads.append(float(np.std(errors)))
     assert spreads[0] < spreads[1] / 50 < spreads[2] / 50
     assert aggregates.searched(60, 1, 1.0, 1e-6, grid, 4.0) is None
+
+
+def test_the_sensitivity_at_a_tiny_radius_contains_the_rounding_of_means() -> None:
+    """Points at one place have one mean, whatever their weights, but for its last digits."""
+    found = aggregates.searched(1500, 1, 2.0, 1e-6, (1e-30, 1.0), 4.0)
+    assert found is not None
+    rng, points = np.random.default_rng(0), np.full((1500, 1), 3.3)
+    means = [weighted_mean(points, rng.random(1500)) for _ in range(100)]
+    assert 0 < np.ptp(means) <= found.length(1e-30)
+    assert found.length(1e-30) >= 2 * WEIGHTED_MEAN_ROUNDING * 4.0
 
 
 @pytest.mark.parametrize("loss", [LogisticLoss(), AbsoluteLoss()], ids=lambda loss: loss.name)
