@@ -41,7 +41,7 @@ from dpconvex.mechanisms import GaussianMechanism
 from dpconvex.plugins import of_paper
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.privacy.profiles import largest_mu
-from dpconvex.problems import LinearModelProblem, UserGroups
+from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
 from dpconvex.problems.base import ROUNDING
 from dpconvex.problems.data import summation
 from dpconvex.problems.data.records import RecordSource, RowBlock
@@ -81,12 +81,15 @@ class Statistics:
 
     def joint_moments(self, unit: float) -> Floats:
         """Return the mean of ``z z^T`` for ``z = (x, y / unit)``, shape (dim + 1, dim + 1)."""
-        cross = self.products() / unit
-        squares = self.records.total(
-            lambda b: (summation.number_parts(self._weights(b) * (b.targets_in(self.targets) / unit) ** 2),)
+        known, p, d = self.records.domain, self.records.domain.n_features, self.records.dim
+        target = Block(1, "linf", _target_bound(self.problem) / unit, "target")
+        lifted = self.records.lifted(
+            lambda y: y / unit, self.targets, DataDomain((*known.blocks, target), known.intercept)
         )
-        corner = np.array([[summation.number(squares[0])]])
-        return np.block([[self.moments(), cross[:, None]], [cross[None, :], corner]])
+        # The same rounded z makes all entries, or else they would be those of no z z^T, and move by more.
+        found = replace(self, records=lifted, units=np.insert(self.units, p, 1.0)).moments()
+        order = [*range(p), *range(p + 1, d + 1), p]  # the target comes last
+        return found[np.ix_(order, order)]
 
     def gradient(self, w: Floats, clip: float) -> Floats:
         """Return the mean of ``x cut(r)``, r the residual at `w` over `clip` and cut to [-1, 1]; shape (dim,)."""

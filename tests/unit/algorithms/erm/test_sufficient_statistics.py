@@ -11,6 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.erm.sufficient_statistics import (
+    TUNING,
     Curvature,
     Statistics,
     SufficientStatisticsPlan,
@@ -372,3 +373,25 @@ def test_a_record_on_the_boundary_is_not_rounded_out_of_the_domain():
         X[0] = 10 * rng.standard_normal(2)  # clipped to length 1
         moments = Statistics.of(found.problem, X, np.zeros(1000), None, np.ones(2)).moments()
         assert np.trace(moments) <= 1 / 1000
+
+
+def test_entries_below_a_step_of_the_grid_move_moments_by_no_more_than_stated() -> None:
+    """Features were rounded to a grid and their products with targets were not, so entries were those of no z z^T."""
+    d, m, n = 20, 100_000, 4
+    found = plan(problem(DataDomain.l2_ball(d, 1.0), n, 10, SquaredLoss(target_bound=1.0)), USERS)
+    step = 2.0**-21 * 2.0 ** math.frexp(math.sqrt(1 / n))[1] / math.sqrt(1 / m / n)  # of the grid, in units of features
+    below, half = step * (1 - 1e-6), d // 2 - 1  # rounded to 0
+    first = math.floor(math.sqrt(TUNING.target_share) / step) * step  # so inner products are 0 but for `below`
+    large = math.floor(math.sqrt((1 - 1e-9 - first**2) / half) / step) * step * (1 + 1e-9)
+    one, other = np.zeros(d), np.zeros(d)
+    one[0], one[1 : half + 1], one[half + 1 : -1] = first * (1 + 1e-9), large, -below
+    other[0], other[1 : half + 1], other[half + 1 : -1] = -first * (1 + 1e-9), -below, large
+    for z in (one, other):
+        z[-1] = math.floor(math.sqrt(1 - 1e-11 - z @ z) / step) * step * (1 + 1e-9)
+    groups, y = UserGroups(np.r_[0, np.arange(m, m + n)]), np.r_[np.ones(m), np.zeros(n - 1)]
+
+    def moments(z):
+        X = np.vstack([np.broadcast_to(z, (m, d)), np.zeros((n - 1, d))])
+        return packed(Statistics.of(found.problem, X, y, groups, found.units).joint_moments(found.target_unit))
+
+    assert np.linalg.norm(moments(one) - moments(other)) <= found.moments.sensitivity.value
