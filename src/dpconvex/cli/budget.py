@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from decimal import Decimal
@@ -14,7 +15,7 @@ import dpconvex
 from dpconvex import _validate
 from dpconvex.cli import _options
 from dpconvex.cli._output import CERTIFICATE, PAID, budget_words, one_line_errors, print_json, print_table, print_text
-from dpconvex.errors import InvalidParameterError
+from dpconvex.errors import InvalidDataError, InvalidParameterError
 
 if TYPE_CHECKING:
     from dpconvex.privacy.budget import Account
@@ -88,11 +89,13 @@ def show(
 
 def pay(
     budget: Path | None, promise: dpconvex.PrivacyParams, what: str, table: Path, schema: dpconvex.Schema | None,
-    *, seed: int | None,
+    *, seed: int | None, plan: Callable[[int], Any] | None = None,
 ) -> Paid | None:  # fmt: skip
-    """Enter a run's promise into its budget, if any, before its table is read, once all that is public suits."""
-    # A seeded run is refused: it keeps no promise.
-    from dpconvex.data import check_table
+    """Enter a run's promise into its budget, if any, before its table is read, once all that is public suits.
+
+    Seeded runs keep no promise, and are refused. `plan` raises for numbers of records that a run would refuse.
+    """
+    from dpconvex.data.read import check_table, stated_rows
     from dpconvex.privacy.budget import MOST_TEXT
 
     _validate.installed("numba", "flint", "randomgen", "pyarrow", "opendp")
@@ -101,6 +104,11 @@ def pay(
     if seed is not None:
         raise InvalidParameterError("seed", seed, "makes a run not private, so no budget covers it", "Leave it out")
     check_table(table, schema)
+    rows = stated_rows(table) if promise.neighboring.fixes_size else None
+    if rows == 0:
+        raise InvalidDataError(f"{table}: holds no records; at least 1 is needed")
+    if rows is not None and plan is not None and promise.unit == "record":
+        plan(rows)
     line = dpconvex.Budget(budget).spend(promise, f"{what} {table.name}"[:MOST_TEXT], WHO.get())
     PAID.set(f". {budget_words(promise).capitalize()} stays charged to {budget.name}")
     return Paid(budget.name, promise, *dpconvex.Budget(budget).account().left, budget.resolve(), line)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -129,7 +130,8 @@ def fit(
         if engine != "memory" and not promise.neighboring.fixes_size:
             raise InvalidParameterError("engine", engine, "must be 'memory' for these neighbors", "Use --engine memory")
         with opened_table(table, columns, engine, address, memory) as read:
-            paid = pay(budget, promise, f"fit --model {estimator.kind}", table, columns, seed=seed)
+            plan = functools.partial(promise_of, estimator)
+            paid = pay(budget, promise, f"fit --model {estimator.kind}", table, columns, seed=seed, plan=plan)
             if holdout is None or evaluate is None:
                 found = None
                 estimator.fit(read())
@@ -348,7 +350,7 @@ def fit_sparse(
     with _output.model_folder(out, force=force) as folder:
         held_out = read_test(test, declared)
         with _output.working("Fitting"), opened_table(table, declared, engine, address, memory) as read:
-            paid = pay(budget, promise, "fit-sparse", table, declared, seed=seed)
+            paid = pay(budget, promise, "fit-sparse", table, declared, seed=seed, plan=estimator.plan)
             estimator.fit(read())
         metrics = None if held_out is None else measure(estimator, held_out)
         write_outputs(estimator, folder, Origin(table.name, purpose, paid))

@@ -1,5 +1,6 @@
 """``dpconvex median``: a table of points in; a private center and its certificate out."""
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -86,7 +87,8 @@ def median(
         names = coordinates(points, column, user_column)
         declared = _options.numbers_only(names, user_column)
         with _output.working("Fitting"), opened_table(points, declared, engine, address, memory) as read:
-            paid = pay(budget, promise, "median", points, declared, seed=seed)
+            plan = functools.partial(estimator.plan, n_features=len(names))
+            paid = pay(budget, promise, "median", points, declared, seed=seed, plan=plan)
             table = read()
             estimator.fit(points_of(table, names), groups=None if user_column is None else table.column(user_column))
         result = released(estimator, names)

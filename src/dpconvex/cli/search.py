@@ -63,7 +63,8 @@ def search(
         held_out = read_test(test, declared)
         kind = found.estimator.kind
         with _output.working("Searching"), opened_table(table, declared, engine, address, memory) as read:
-            paid = pay(budget, plans[0].privacy, f"search --model {kind}", table, declared, seed=seed)
+            what = f"search --model {kind}"
+            paid = pay(budget, plans[0].privacy, what, table, declared, seed=seed, plan=found.plan)
             found.fit(read())
         metrics = None if held_out is None else measure(found.best_estimator_, held_out)
         write_outputs(found.best_estimator_, folder, Origin(table.name, purpose, paid))

@@ -83,7 +83,8 @@ def synthesize(
         if engine != "memory" and not size_is_public:
             raise InvalidParameterError("engine", engine, "must be 'memory' for these neighbors", "Use --engine memory")
         with _output.working("Fitting"), opened_table(table, declared, engine, address, memory) as read:
-            paid = pay(budget, plans[0].privacy, "synthesize", table, declared, seed=seed)
+            promise = plans[0].privacy
+            paid = pay(budget, promise, "synthesize", table, declared, seed=seed, plan=estimator.plan)
             estimator.fit(read())
         released = estimator.sample(size, seed)
         write_atomically(folder / _output.SYNTHETIC, lambda file: pacsv.write_csv(released, file))

@@ -36,6 +36,9 @@ def typed(values: Any) -> Any:
     """
     if _of_cells(type(values)):  # a deque, say
         return list(values)
+    if isinstance(values, np.ma.MaskedArray):
+        raise InvalidDataError("a masked array is given, and masks are not read. Fill it, as X.filled(np.nan) does")
+    values = nw.to_native(values, pass_through=True)
     # NumPy would turn a pandas array with a missing cell into objects, and an array without into numbers.
     pandas, arrow = nw.dependencies.get_pandas(), nw.dependencies.get_pyarrow()
     if pandas is not None and isinstance(values, pandas.Index | pandas.api.extensions.ExtensionArray):

@@ -70,7 +70,8 @@ def read_table(path: AnyPath, schema: Schema | None = None, *, features_only: bo
         return read[0] if len(read) == 1 else pa.concat_tables(read, promote_options="default")
     except pa.ArrowException:
         what = "the files differ in the types or names of their columns"
-        raise InvalidDataError(f"{path}: {what}. Read them with a schema, or convert them") from None
+        remedy = "Convert them" if schema else "Read them with a schema, or convert them"
+        raise InvalidDataError(f"{path}: {what}. {remedy}") from None
 
 
 def open_files(path: AnyPath, schema: Schema) -> Any:
@@ -85,12 +86,14 @@ def open_files(path: AnyPath, schema: Schema) -> Any:
     try:
         system, names = _listed(where)
         kinds = set(map(_kind, names))
-        if kinds and kinds <= {*_ENDS[:-1]} and "://" not in where:
-            return CsvFiles(tuple(map(Path, names)), schema)
         if kinds == {".parquet"}:
             return _folders(system, names)
     except (pa.ArrowException, OSError, ValueError):
         raise InvalidDataError(f"{where}: cannot be opened. Check the path, and that the files are whole") from None
+    if kinds and kinds <= {*_ENDS[:-1]} and "://" not in where:
+        for name in names:
+            _checked_names(name, read_header(name, schema.line_breaks), schema.column_names())
+        return CsvFiles(tuple(map(Path, names)), schema)
     what = "must hold .parquet files alone or .csv files (.tsv, .gz)" if names else "must name files, and none is there"
     raise InvalidDataError(f"{where}: {what}. Check the path")
 
@@ -165,6 +168,17 @@ def check_table(path: AnyPath, schema: Schema | None = None, folders: bool = Tru
         _checked_names(each, header, None if schema is None else schema.column_names())
         if schema is not None and _parquet(each):
             _check_types(_parquet_schema(each), schema, folders)
+
+
+def stated_rows(path: AnyPath) -> int | None:
+    """Return how many rows Parquet files say that they hold; None for files that must be read to know."""
+    try:
+        system, names = _listed(os.fspath(path))
+        if not names or set(map(_kind, names)) != {".parquet"}:
+            return None
+        return sum(pq.read_metadata(name, filesystem=system).num_rows for name in names)
+    except (pa.ArrowException, OSError, ValueError):
+        return None  # readers say why
 
 
 def _check_types(types: pa.Schema, schema: Schema, fits: bool) -> None:

@@ -236,9 +236,10 @@ def able(model: M, records: Any) -> M:
     return planner
 
 
-def promise_of(model: Any) -> PrivacyParams:
-    """Return the promise of a fit of a model with a schema, by making one plan; raise what the fit would refuse."""
-    model._public_count(PROBE if model._relation.fixes_size else None)
+def promise_of(model: Any, n: int = PROBE) -> PrivacyParams:
+    """Return the promise of a fit of a model with a schema to n units; raise what the fit would refuse."""
+    model._public_count(n if model._relation.fixes_size else None)
     loss = model._declared_loss()
-    promise = model._asked(model._check, model._feature_map(None), PROBE, loss, model._unit(None))
+    features = model._smallest(model._feature_map(None))
+    promise = model._asked(model._check, features, n, loss, model._unit(None))
     return replace(promise, epsilon=model.epsilon)  # ranges may take a part of it

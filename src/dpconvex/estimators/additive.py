@@ -108,7 +108,7 @@ class AdditiveModel(WithIntervals):
         return tuple(NumericColumn(*each) for each in zip(named, lower.tolist(), upper.tolist(), strict=True))
 
     def _maps(self, features: ShapeMap) -> list[ShapeMap]:
-        """Return the maps to plan with, one for each distinct domain."""
+        """Return the maps to plan with, one for each distinct domain, that with the fewest columns first."""
         if isinstance(self.knots, str):
             _validate.choice("knots", self.knots, ("auto",), "Or give their number")
         elif _validate.integer("knots", self.knots, at_least=2) > MOST_KNOTS:
@@ -176,6 +176,9 @@ class AdditiveModel(WithIntervals):
         found: list[Any] = [super(AdditiveModel, self)._plans(each, n, loss, unit) for each in maps]
         known = [each for each in found if math.isfinite(cast(Any, inference_of(each[0])).expected_deviation)]
         return min(known or found[:1], key=expected_of_first)
+
+    def _smallest(self, features: FeatureMap) -> FeatureMap:
+        return self._maps(cast(ShapeMap, features))[0]
 
     def _choices(self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> Found:
         if self._asks_users:

@@ -369,6 +369,10 @@ class PrivateLinearModel(FittedModel, Exported):
         usual = self.algorithm == "auto" and self.constants == "calibrated"
         return self._looks and usual and not fixed
 
+    def _smallest(self, features: FeatureMap) -> FeatureMap:
+        """Return the features of the plan with the fewest columns: if it is refused, so are all."""
+        return features
+
     def _check(self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> PrivacyParams:
         """Return the promise, or raise as `_choices` would."""
         if self._asks_users:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpconvex
+from dpconvex import adult_schema, read_table
 from dpconvex.cli import fit, median, synthesize
 from dpconvex.errors import BudgetFileError
 from dpconvex.privacy import Budget, PrivacyCertificate, PrivacyParams
@@ -86,6 +88,28 @@ def test_a_run_is_paid_once_with_the_promise_of_its_certificate(
     if command == "fit":
         told = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
         assert "budget.json: epsilon 1.5, delta 1e-5 before; epsilon 0.5, delta 1e-5 after" in told
+
+
+@pytest.mark.parametrize(
+    ("more", "rows", "what"),
+    [
+        (("fit",), 0, "empty.parquet: holds no records; at least 1 is needed"),
+        (("fit", "--algorithm", "recentering"), 700, "here n \\* epsilon is 700"),
+        (("search", "--over", "algorithm=recentering,output_perturbation"), 1, "n=1"),
+        (("synthesize",), 0, "holds no records"),
+        (("median", "--column", "age", "--radius-bound", "100"), 1, "n=1: must be an integer >= 20"),
+    ],
+)
+def test_rows_that_parquet_files_state_are_asked_about_before_a_run_pays(
+    run: Any, public_files: Path, budget: Path, more: tuple[str, ...], rows: int, what: str
+) -> None:
+    table = read_table(public_files / "train.csv", adult_schema()).slice(0, rows)
+    pq.write_table(table, "empty.parquet")
+    schema = () if more[0] == "median" else ("--schema", public_files / "adult.toml")
+    refused = run(more[0], "empty.parquet", "--epsilon", 1, *schema, *more[1:], "--budget", budget)
+    assert refused.exit_code == 2, refused.output
+    assert re.search(what, " ".join(refused.stderr.split())), refused.stderr
+    assert shown(run)["spent"] == []
 
 
 def forbid(monkeypatch: pytest.MonkeyPatch, act: Callable[..., Any]) -> None:

@@ -137,3 +137,15 @@ def test_engines_read_once_a_run_has_paid(
     arguments = ("--schema", "s.toml", "--epsilon", "1", "--budget", "b.json", "--engine", engine)
     assert CliRunner().invoke(app, ["fit", "parts", *arguments]).exit_code == 2
     assert seen == [1]
+
+
+@pytest.mark.parametrize(
+    ("engine", "address"),
+    [("dask", "nonsense"), ("dask", "foo://x:1"), ("dask", "tls://127.0.0.1:1"), ("ray", "foo://x:1")],
+)
+def test_addresses_that_are_none_are_one_line(here: Path, engine: str, address: str) -> None:
+    pytest.importorskip({"dask": "distributed", "ray": "ray"}[engine])
+    arguments = ("--schema", "s.toml", "--epsilon", "1", "--engine", engine, "--address", address)
+    found = CliRunner().invoke(app, ["fit", "parts", *arguments])
+    assert (found.exit_code, found.stderr.count("\n")) == (2, 1), found.output
+    assert f"{engine} could not be reached" in found.stderr

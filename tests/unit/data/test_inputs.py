@@ -88,7 +88,7 @@ def test_broken_archives_give_one_message(tmp_path: Path) -> None:
     for k, content in enumerate((b"", b"no archive", good[:30], good[:-4], good[:15] + b"\0\0\0\0" + good[19:])):
         path = tmp_path / f"{k}.csv.gz"
         path.write_bytes(content)
-        with pytest.raises(InvalidDataError, match=r"could not be (parsed|unpacked)"):
+        with pytest.raises(InvalidDataError, match=f"could not be {'unpacked' if k else 'parsed'}"):
             read_table(path, SCHEMA)
 
 

@@ -10,12 +10,14 @@ import sys
 from pathlib import Path
 from typing import IO
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, strategies as st
 
+from dpconvex import PrivateLogisticRegression
 from dpconvex.data import (
     CategoricalColumn,
     ClassTarget,
@@ -324,3 +326,20 @@ def test_a_type_that_can_hold_no_category_is_refused_by_the_files_footers(tmp_pa
         with pytest.raises(SchemaError, match="type Boolean, and can hold none of the listed values 'female'"):
             check_table(path, schema)
     check_table(tmp_path / "0.parquet", schema, folders=False)  # predictions on an engine, too
+
+
+def test_files_of_csv_that_lack_a_column_are_named_before_anything_is_read(tmp_path: Path) -> None:
+    schema = Schema((NumericColumn("a", 0, 1), NumericColumn("b", 0, 1)))
+    (tmp_path / "0.csv").write_text("a,b\n0,1\n")
+    (tmp_path / "1.csv").write_text("a\n0\n")
+    with pytest.raises(SchemaError, match=r"1\.csv.*'b'"):
+        open_files(tmp_path, schema)
+
+
+def test_masked_arrays_are_refused() -> None:
+    """Cells under a mask, which hold anything, counted as numbers."""
+    X = np.ma.masked_equal([[-999.0], [0.5]], -999.0)
+    with pytest.raises(InvalidDataError, match=r"masks are not read. Fill it, as X.filled"):
+        PrivateLogisticRegression(feature_bounds=(-1, 1), classes=[0, 1]).fit(X, [0, 1])
+    with pytest.raises(InvalidDataError, match="masks are not read"):
+        PrivateLogisticRegression(feature_bounds=(-1, 1), classes=[0, 1]).fit(X.data, np.ma.array([0, 1], mask=[0, 1]))

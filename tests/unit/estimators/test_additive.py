@@ -27,6 +27,7 @@ from dpconvex import (
     PrivateLogisticRegression,
     PrivateSearchCV,
     Schema,
+    verify,
 )
 from dpconvex.cli._output import json_text
 from dpconvex.cli.main import app
@@ -35,6 +36,7 @@ from dpconvex.errors import InvalidParameterError, SchemaError
 from dpconvex.estimators import ADDITIVE_ESTIMATORS, additive
 from dpconvex.estimators._digest import model_digest
 from dpconvex.estimators._shapes import ShapeMap, planned_deviations
+from dpconvex.estimators._streams import promise_of
 from dpconvex.estimators.persistence import load_model, save_model
 from dpconvex.problems import NumberRange
 from dpconvex.problems.linear import shapes
@@ -357,6 +359,24 @@ def test_refusals_name_the_parameter(given: dict[str, Any], name: str) -> None:
     with pytest.raises(InvalidParameterError) as refused:
         PrivateAdditiveClassifier(1.0, **{"schema": SCHEMA, **given}).plan(1000)
     assert refused.value.name == name
+
+
+def test_more_knots_than_are_ever_found_may_be_asked_for_in_declared_ranges() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform([0, -20], [90, 100], (3000, 2))
+    model = PrivateAdditiveClassifier(1.0, feature_bounds=([0, -20], [90, 100]), classes=[0, 1], knots=17)
+    assert model.plan(3000, 2)[0].looked  # a look at columns was refused for what is asked where knots are found
+    model.fit(X, (X[:, 0] > 40) * 1)
+    assert verify(model.certificate_).passed
+    assert [len(knots) for knots in model.knots_] == [17, 17]
+
+
+@pytest.mark.parametrize(
+    ("given", "what"), [({"knots": 1}, "knots=1"), ({"knots": 64, "inference": True}, "at most 40 encoded columns")]
+)
+def test_what_no_fit_could_use_is_refused_before_anything_is_paid(given: dict[str, Any], what: str) -> None:
+    with pytest.raises(InvalidParameterError, match=what):
+        promise_of(PrivateAdditiveClassifier(1.0, schema=SCHEMA, **given))
 
 
 def test_declared_knots_and_missing_values_of_a_schema() -> None:

@@ -319,6 +319,7 @@ def test_ray_gives_the_same_model(folder, same) -> None:
         one_odd_cell(ray.data.from_pandas)
         a_word_among_dates(ray.data.from_pandas)
         texts_are_refused(ray.data, folder)
+        blocks_may_lose_all_rows(ray.data.from_pandas)
     finally:
         ray.shutdown()
 
@@ -351,6 +352,18 @@ def one_odd_cell(blocks: Any) -> None:
         expected = model.fit(as_read).coef_
         for parts in ([whole[:300], odd[300:]], [whole[:300], odd[300:600], whole[:0]], [odd[:300], odd[300:]]):
             np.testing.assert_array_equal(clone(model).fit(in_order(blocks(parts))).coef_, expected)
+
+
+def blocks_may_lose_all_rows(blocks: Any) -> None:
+    """Ray's blocks have no columns where a filter left no row, which one record decides, after payment."""
+    whole = table().to_pandas()
+    for empty in (0, 1):
+        parts = [whole[:1000].copy(), whole[1000:2000].copy(), whole[2000:].copy()]
+        parts[empty]["gain"] = -1.0
+        kept = pd.concat([part for k, part in enumerate(parts) if k != empty])
+        model = PrivateLogisticRegression(random_state=0, schema=SCHEMA, algorithm="objective_perturbation")
+        found = clone(model).fit(in_order(blocks(parts).filter(lambda row: row["gain"] > -0.5))).coef_
+        np.testing.assert_array_equal(found, clone(model).fit(kept[kept["gain"] > -0.5]).coef_)
 
 
 def a_word_among_dates(blocks: Any) -> None:

@@ -292,6 +292,45 @@ def test_cells_in_memory_may_have_their_targets_apart(kind, monkeypatch) -> None
         clone(model).fit(frame, y[1:])
 
 
+@pytest.mark.parametrize("kind", [PrivateLogisticRegression, PrivateLinearRegression])
+@pytest.mark.parametrize("options", [{}, {"epsilon": 8.0, "delta": 1e-6, "algorithm": "recentering"}])
+def test_large_arrays_are_scaled_portion_by_portion(kind, options, monkeypatch) -> None:
+    """Whole copies of an array, scaled, cut and moved, took eight times its memory."""
+    X = np.random.default_rng(0).normal(size=(N, 3)).astype(np.float32)
+    X[:4, 0] = [np.nan, np.inf, -np.inf, 1e30]
+    y = np.arange(N) % 2 if kind is PrivateLogisticRegression else X[:, 1]
+    given = {"classes": [0, 1]} if kind is PrivateLogisticRegression else {"target_bounds": (-4, 4)}
+    model = kind(**{"epsilon": 1.0, "feature_bounds": (-4, 4), "random_state": 5, **given, **options})
+    expected = clone(model).fit(X, y)
+    made = []
+    monkeypatch.setattr(held, "_PORTION", 2**14)
+    monkeypatch.setattr(_streams, "LEAST", 0)
+    monkeypatch.setattr(_streams, "CellRows", lambda *args: made.append(held.CellRows(*args)) or made[-1])
+    found = clone(model).fit(X, y)
+    assert np.shares_memory(made[0]._cells[0], X)
+    np.testing.assert_array_equal(found.coef_, expected.coef_)
+    assert (found.certificate_, found.n_features_in_) == (expected.certificate_, 3)
+    with pytest.raises(InvalidDataError, match="records"):
+        clone(model).fit(X, y[1:])
+
+
+@pytest.mark.parametrize("algorithm", ["objective_perturbation", "noisy_gradient"])
+def test_a_table_that_grows_during_a_fit_ends_it_with_one_error(algorithm) -> None:
+    whole = table().append_column("who", [np.arange(N) % 60])
+
+    class Grows:
+        passes = 0
+
+        def __arrow_c_stream__(self, requested_schema=None):
+            self.passes += 1
+            found = whole if self.passes < 4 else pa.concat_tables([whole, whole[:100]])
+            return found.__arrow_c_stream__()
+
+    model = PrivateLogisticRegression(3.0, 1e-6, schema=dataclasses.replace(CLASSES, user="who"), algorithm=algorithm)
+    with pytest.raises(InvalidDataError, match=f"had {N} rows when it was opened and [0-9]+ when it was read"):
+        model.fit(in_order(Grows()))
+
+
 def test_lazy_frames_and_data_sets(places) -> None:
     expected = in_memory()
     for place in ("arrow data set", "pattern", "lazy frame"):

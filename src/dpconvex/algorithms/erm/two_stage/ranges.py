@@ -418,7 +418,7 @@ def plan(
     count, every = len(columns) + target, (*columns, *placed, *looked)
     if not set(linear) <= set(columns) or len(set(every)) < len(every) or not len(every) + target + look:
         raise InvalidParameterError("columns", columns, "must be different columns")
-    if not 2 <= knots <= ranges.PARTS // 2:
+    if (columns or placed) and not 2 <= knots <= ranges.PARTS // 2:  # else none are found
         raise InvalidParameterError("knots", knots, f"must be 2 to {ranges.PARTS // 2}")
     facts = privacy.epsilon, then.problem.n, len(columns), len(placed), target, knots
     *octaves, share = _shares(*facts)

@@ -144,13 +144,17 @@ class RayPartitions(Partitions):
             steps = data._logical_plan.dag.post_order_iter() if hasattr(data, "_logical_plan") else ()
             check_origin(" ".join([data.stats(), *(each.name for each in steps)]), "", (), "Ray")
             self._blocks = data.select_columns(chosen_columns(columns, list(data.schema().names))).to_arrow_refs()
-        none: Any = ray.get(_remote(lambda block: block.slice(0, 0)).remote(self._blocks[0]))
+        forms = ray.get([_remote(lambda block: block.slice(0, 0)).remote(each) for each in self._blocks])
+        none: Any = next((form for form in forms if form.num_columns), forms[0])  # blocks lose them with their last row
         self._kinds, self.empty = none.schema, _cell_by_cell(none, none.schema)
 
     def run(self, function: Callable[..., T], *arguments: Sequence[Any]) -> list[T]:
         import ray  # pyright: ignore
 
-        call = _remote(lambda block, *given, kinds=self._kinds: function(_cell_by_cell(block, kinds), *given))
+        def of(block: Any, *given: Any, kinds: Any = self._kinds) -> T:
+            return function(_cell_by_cell(block if block.num_columns else kinds.empty_table(), kinds), *given)
+
+        call = _remote(of)
         with quiet_reading():
             return ray.get([call.remote(*given) for given in zip(self._blocks, *arguments, strict=True)])
 
@@ -209,12 +213,14 @@ def opened(path: str, engine: str, address: str | None, columns: Sequence[str]) 
                 stack.enter_context(config.set({"distributed.scheduler.http.routes": []}))  # they show call stacks
                 local = {"dashboard_address": "127.0.0.1:0", "host": "127.0.0.1"}
                 cluster = stack.enter_context(LocalCluster(**local)) if address is None else address  # pyright: ignore
-                stack.enter_context(Client(cluster))
+                with _reaching():
+                    stack.enter_context(Client(cluster))
                 yield lambda: InOrder(dataframe.read_parquet(path, columns=list(columns), dtype_backend="pyarrow"))
         else:
             import ray  # pyright: ignore
 
-            ray.init(address=address, include_dashboard=False, log_to_driver=False)
+            with _reaching():
+                ray.init(address=address, include_dashboard=False, log_to_driver=False)
             try:
                 yield lambda: ray.data.read_parquet(path, columns=list(columns))  # which looks into the files
             finally:
@@ -224,6 +230,14 @@ def opened(path: str, engine: str, address: str | None, columns: Sequence[str]) 
     except (OSError, TimeoutError) as error:
         what = f"{engine} could not be reached, or {path} not opened ({type(error).__name__})"
         raise InvalidDataError(f"{what}. Check --address and the files") from None
+
+
+@contextmanager
+def _reaching() -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, TypeError, RuntimeError):  # what engines raise for addresses that are none
+        raise ConnectionError from None
 
 
 def is_ray(table: object) -> bool:
@@ -236,6 +250,7 @@ def open_source(table: object, columns: Sequence[str] | None) -> TableSource | N
 
     A `TableSource` is returned unchanged. Tables that cannot be read raise `InvalidDataError` (public facts).
     """
+    table = nw.to_native(table, pass_through=True)
     if isinstance(table, InOrder):
         if (found := open_source(table.table, columns)) is not None:
             set_fields(found, ordered=True)
