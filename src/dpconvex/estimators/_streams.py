@@ -123,7 +123,7 @@ def _open_array(model: Any, X: Any, y: Any) -> Opened | None:
         return None
     X, targets = learned_matrix(model, X, reset=True), np.asarray(model._targets_of(X, y), dtype=np.float64)
     same_length(len(X), len(targets), private=not model._relation.fixes_size)
-    found = CellRows([X], targets, X.shape[1], lambda cells: features.encode(cells[0], model._missing))
+    found = CellRows([X], targets, X.shape[1], lambda cells: features.encode(cells[0], model._missing), whole=True)
     return features, found, found, None
 
 

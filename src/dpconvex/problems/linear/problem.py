@@ -117,6 +117,8 @@ class LinearModelProblem(Problem):
 
         X and y are arrays, or one source of encoded rows, given twice.
         """
+        if isinstance(X, EncodedRows) and X.whole:
+            X, y = X.matrix()
         if isinstance(X, EncodedRows):
             return streamed(X, self.domain, self.loss.clip_targets), None
         assert isinstance(y, np.ndarray)

@@ -305,7 +305,9 @@ def test_large_arrays_are_scaled_portion_by_portion(kind, options, monkeypatch) 
     made = []
     monkeypatch.setattr(held, "_PORTION", 2**14)
     monkeypatch.setattr(_streams, "LEAST", 0)
-    monkeypatch.setattr(_streams, "CellRows", lambda *args: made.append(held.CellRows(*args)) or made[-1])
+    monkeypatch.setattr(
+        _streams, "CellRows", lambda *args, **more: made.append(held.CellRows(*args, **more)) or made[-1]
+    )
     found = clone(model).fit(X, y)
     assert np.shares_memory(made[0]._cells[0], X)
     np.testing.assert_array_equal(found.coef_, expected.coef_)

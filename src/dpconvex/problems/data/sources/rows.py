@@ -31,7 +31,7 @@ from copy import copy
 from dataclasses import replace
 from functools import reduce
 from itertools import chain
-from typing import Any, ClassVar, TypeVar, final
+from typing import Any, ClassVar, TypeVar, cast, final
 
 import numpy as np
 
@@ -156,9 +156,15 @@ class EncodedRows(ABC):
         """Numbers of rows and of features, like the shape of a matrix."""
         return self.n, self.n_features
 
+    whole: bool = False  #: Whether methods use `matrix`, for features take longer to make than to read.
+
     def matrix(self) -> Portion:
-        """Return features and targets of rows that are `in_memory`."""
-        raise NotImplementedError
+        """Return features and targets of rows that are `in_memory`, made portion by portion."""
+        X, y = np.empty(self.shape), None
+        for first, features, targets in self.run(lambda portion, first, _: (first, *portion)):
+            y, here = np.empty((self.n, *targets.shape[1:])) if y is None else y, slice(first, first + len(targets))
+            X[here], y[here] = features, targets
+        return X, cast(Array, y)
 
     def sparse(self) -> EncodedRows:
         """Return the same rows with sparse features (CSR), for `clipped_blocks`, where few entries are not 0."""
@@ -244,7 +250,7 @@ class MappedRows(EncodedRows):
     """Rows whose features and targets are functions of another source's rows, applied row by row."""
 
     def __init__(self, rows: EncodedRows, change: Encode, targets: Encode, thin: bool = False) -> None:
-        self.n, self._rows, self._changes, self._thin = rows.n, rows, (change, targets), thin
+        self.n, self._rows, self._changes, self._thin, self.whole = rows.n, rows, (change, targets), thin, rows.whole
         self.n_features = change(np.zeros((1, rows.n_features))).shape[1]
 
     def sparse(self) -> EncodedRows:
@@ -408,9 +414,9 @@ class CellRows(EncodedRows):
 
     def __init__(
         self, cells: Cells, targets: Array, n_features: int, encode: Callable[[Cells], Any],
-        sparse: Callable[[Cells], Any] | None = None,
+        sparse: Callable[[Cells], Any] | None = None, whole: bool = False,
     ) -> None:  # fmt: skip
-        self.n, self.n_features, self._width = len(targets), n_features, n_features
+        self.n, self.n_features, self._width, self.whole = len(targets), n_features, n_features, whole
         self._cells, self._targets, self._encode, self._sparse = cells, targets, encode, sparse
 
     def run(self, task: Task[T], held: Held = nothing) -> Iterator[T]:
@@ -427,9 +433,6 @@ class CellRows(EncodedRows):
         if self._sparse is not None:
             found._encode, found._width = self._sparse, _ENTRY * len(self._cells)
         return found
-
-    def matrix(self) -> Portion:
-        return self._encode(self._cells), self._targets.astype(np.float64)
 
 
 def gathered(n: int, read: Callable[[slice], tuple[Cells, Array]]) -> tuple[Cells, Array]:
