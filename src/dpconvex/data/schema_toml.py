@@ -142,7 +142,7 @@ def _build(
 def _table(where: str, content: Any) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise SchemaError(f"{where} must be a table. Write it as [columns.age] with its keys on the lines below")
-    return content
+    return dict(content)  # keys are taken off
 
 
 def _check_keys(

@@ -110,7 +110,8 @@ class TableCells:
         for column, part in zip(self.columns, self.described, strict=True):
             if getattr(part, "indicator", None) is None and not getattr(column, "other", ""):
                 label = column.labels[0 if isinstance(column, CategoryCells) else len(column.labels) // 2]
-                found[column.name] = "the middle bin" if isinstance(column, OpenCells) else label
+                unnamed = isinstance(column, OpenCells) or getattr(part, "at", "")  # ends of bins of ages are no dates
+                found[column.name] = "the middle bin" if unnamed else label
         return found
 
     def position(self, name: str, label: str) -> tuple[int, int]:

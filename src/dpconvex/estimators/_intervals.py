@@ -170,6 +170,8 @@ class WithIntervals(PrivateLinearModel):
             *[f"Ranges (ranges_) were found for epsilon {spent:.2g} more{ends}; what lies beyond counts as an end."]
             * (spent > 0),
             f"Coverage is for many {units} drawn independently; nothing is promised of it for few.",
+            *["Standard errors take the model to be nearly true; those of inference='robust' do not."]
+            * (not plan.robust),
             *["All users count the same; a user's loss is the mean of its records'."] * plan.problem.grouped,
             *[f"The bound {TUNING.coefficient_bound:g} on what is not resolved was active."] * bounded,
         )

@@ -236,6 +236,8 @@ def _inverted(wanted: str, goal: float | str, curve: list[Forecast], measure: st
         names = ("low", "typical", "high", "constant")
         judged = [replace(one, **{name: getattr(one, name) * most / one.constant for name in names}) for one in curve]
     low, typical, high = (_first(judged, wished, name) for name in ("low", "typical", "high"))
+    if judged is not curve:
+        wished *= next((each.constant for each in curve if each.at >= typical), most) / most  # there, as a number
     return Advice(wanted, wished, low, typical, high, curve[-1].at, tuple(curve), measure)
 
 

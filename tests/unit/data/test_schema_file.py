@@ -270,3 +270,10 @@ def test_an_estimator_shows_its_schema_in_a_line() -> None:
     schema = Schema((NumericColumn("age", 0, 100),), confirmed=True)
     assert repr(schema) == "<Schema: 1 columns, no target, confirmed>"
     assert repr(PrivateLogisticRegression(schema=schema)).count("\n") == 0
+
+
+def test_a_dictionary_stays_as_it_is() -> None:
+    given = {"target": {"name": "t", "range": "private"}, "columns": {"a": {"range": "private"}}}
+    first = Schema.from_dict(given)
+    assert Schema.from_dict(given) == first
+    assert given == {"target": {"name": "t", "range": "private"}, "columns": {"a": {"range": "private"}}}
