@@ -273,7 +273,7 @@ def test_an_estimator_shows_its_schema_in_a_line() -> None:
 
 
 def test_a_dictionary_stays_as_it_is() -> None:
-    given = {"target": {"name": "t", "range": "private"}, "columns": {"a": {"range": "private"}}}
-    first = Schema.from_dict(given)
-    assert Schema.from_dict(given) == first
-    assert given == {"target": {"name": "t", "range": "private"}, "columns": {"a": {"range": "private"}}}
+    columns = {"a": {"range": "private"}}
+    given = {"confirmed": True, "target": {"name": "t", "range": "private"}, "columns": columns}
+    assert Schema.from_dict(given) == Schema.from_dict(given)
+    assert columns == {"a": {"range": "private"}}
