@@ -1,108 +1,71 @@
-"""Find from how many records on a look at a target's declared range should be taken: `LEAST`, `LEAST_ALONE`.
+"""Users with few records each: what cutting their gradients costs, beside a method that cuts nothing.
 
-    python benchmarks/few_records.py [--seeds 2] [--constant] [--users] [--json FILE]
+Simulated users have some rows of five columns in [-1, 1] and labels of a logistic model. Printed is the mean excess of
+the training loss over the best fit's (standard error), of each method and of the one that is chosen.
 
-Tables are the regressions of the learning half and of `corpus.MORE_NUMBERS`; samples are drawn from each, under pure
-epsilon. The range is declared as it is, 3 times as wide (upwards) and 10 times (both ways). The excess of a fit is its
-training loss above that of the best linear fit, as a share of the target's variance; below .002 it counts as .002. A
-line is printed for each width and each epsilon times records: the geometric mean of the excess with a look over that
-without one, its standard error, and the worst cell. Lines "from ... on" have the mean over all cells if the look is
-taken from that number on; the last line judges each table by the number that is best for all other tables. With
-``--constant`` a constant is fitted, and its loss is the squared distance from the mean. With ``--users`` each user has
-three records, drawn at random. Fits are seeded, hence not private.
+    python benchmarks/few_records.py --cells 6000x3 20000x3 6000x2 6000x10 --epsilon 0.3 1
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import warnings
-from dataclasses import replace
-from itertools import product
-from pathlib import Path
-from typing import Any
 
 import numpy as np
+from sklearn.linear_model import LogisticRegression
 
-import corpus
-from declared_ranges import WIDENED, widened
-from dpconvex import PrivateLinearRegression
-from dpconvex.algorithms.erm.two_stage import ranges
-from lost_ranges import NAMES
+from dpconvex import PrivateLogisticRegression
 
-#: Pairs of epsilon times units, and epsilon.
-CELLS = ((150, 0.1), (220, 0.1), (300, 0.1), (400, 0.1), (220, 0.3), (400, 0.3))
-ALONE = ((30, 0.1), (60, 0.1), (100, 0.1), (60, 0.3), (200, 0.1))
-FROM = (150, 200, 250, 350, 500)
-NEVER, FLOOR = {"LEAST": np.inf, "LEAST_ALONE": np.inf}, 2e-3
-ALWAYS = {"LEAST": 0.0, "LEAST_ALONE": 0.0}
+TRUTH = np.array([1.0, -0.7, 0.4, 0.0, 0.0])
+METHODS = ("auto", "informed_gradient", "noisy_gradient", "objective_perturbation")
 
 
-class Looking(PrivateLinearRegression):
-    _may_look = True  # although a constant is asked for
+def users(count: int, records: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return features, labels, and whose row each is."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (count * records, len(TRUTH)))
+    y = (rng.random(len(X)) < 1 / (1 + np.exp(-X @ TRUTH))).astype(int)
+    return X, y, np.repeat(np.arange(count), records)
 
 
-def cell(name: str, units: int, epsilon: float, given: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return a line for each width: excess without a look and with one; no line if records are too few."""
-    table, many = corpus.load(name), 3 if given.users else 1
-    n = round(units / epsilon)
-    if n * many > len(table.y):
-        return []
-    rows = np.random.default_rng(2).permutation(len(table.y))[: n * many]
-    groups = {"groups": np.repeat(np.arange(n), 3)} if given.users else {}
-    frame, y, X = table.frame.iloc[rows], table.y[rows], np.column_stack([table.X[rows], np.ones(n * many)])
-    best = y.mean() if given.constant else X @ np.linalg.lstsq(X, y, rcond=None)[0]
-    lines, algorithm = [], "constant" if given.constant else "auto"
-    for wide in ("declared", "3, upwards", "10"):
-        below, above, _ = WIDENED["target"][wide]
-        schema = replace(table.schema, target=widened(table.schema.target, below, above))
-        line: dict[str, Any] = {"table": name, "units": units, "wide": wide}
-        for label, setting in (("without", NEVER), ("with", ALWAYS)):
-            for key, value in setting.items():
-                setattr(ranges, key, value)
-            losses = []
-            for seed in range(given.seeds):
-                model = Looking(epsilon, schema=schema, random_state=seed, algorithm=algorithm).fit(frame, **groups)
-                losses.append(np.square(model.predict(frame) - y).mean() - np.square(best - y).mean())
-            line[label] = max(float(np.mean(losses) / y.var()), FLOOR)
-        lines.append(line)
-    return lines
+def loss(coef: np.ndarray, intercept: float, X: np.ndarray, y: np.ndarray) -> float:
+    """Return the mean logistic loss."""
+    scores = X @ coef + intercept
+    return float(np.mean(np.logaddexp(0, scores) - y * scores))
+
+
+def measure(count: int, records: int, epsilon: float, method: str, seeds: int) -> tuple[list[float], str]:
+    """Return the excess of each seed, and the method of the last."""
+    found, name = [], method
+    for seed in range(seeds):
+        X, y, who = users(count, records, seed)
+        best = LogisticRegression(C=1e6).fit(X, y)
+        options = {"feature_bounds": (-1, 1), "classes": [0, 1], "records_per_user": records, "random_state": seed}
+        model = PrivateLogisticRegression(epsilon, 1e-6, algorithm=method, **options).fit(X, y, groups=who)
+        least = loss(best.coef_[0], best.intercept_[0], X, y)
+        found.append(loss(model.coef_[0], float(model.intercept_[0]), X, y) - least)
+        name = model.plan_.algorithm
+    return found, name
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--constant", action="store_true")
-    parser.add_argument("--users", action="store_true")
-    parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
+    parser.add_argument("--cells", nargs="+", default=["6000x3", "20000x3", "6000x2", "6000x10"])
+    parser.add_argument("--epsilon", nargs="+", type=float, default=[0.3, 1.0])
+    parser.add_argument("--seeds", type=int, default=3)
+    args = parser.parse_args()
     warnings.simplefilter("ignore")
-    cells = ALONE if given.constant else CELLS
-    lines = [line for name, (units, epsilon) in product(NAMES, cells) for line in cell(name, units, epsilon, given)]
-    if given.json:
-        given.json.write_text(json.dumps(lines))
-    for line in lines:
-        line["gain"] = float(np.log(line["with"] / line["without"]))
-    for wide, units in product(("declared", "3, upwards", "10"), sorted({units for units, _ in cells})):
-        gains = np.array([x["gain"] for x in lines if (x["wide"], x["units"]) == (wide, units)])
-        if len(gains):
-            error = gains.std() / len(gains) ** 0.5
-            mean, worst = np.exp(gains.mean()), np.exp(gains.max())
-            print(f"{wide}, {units}: {mean:.2f} (s.e. {error:.2f}), worst {worst:.1f}, {len(gains)} cells")
-    taken = {
-        least: {
-            name: np.mean([x["gain"] * (x["units"] >= least) for x in lines if x["table"] == name])
-            for name in {x["table"] for x in lines}
-        }
-        for least in FROM
-    }
-    for least, means in taken.items():
-        print(f"from {least} on: {np.exp(np.mean(list(means.values()))):.3f}")
-    left = []
-    for name in taken[FROM[0]]:
-        best = min(FROM, key=lambda least: np.mean([m for other, m in taken[least].items() if other != name]))
-        left.append((best, taken[best][name]))
-    print(f"left out: {np.exp(np.mean([m for _, m in left])):.3f}, chosen {sorted(best for best, _ in left)}")
+    print(f"{'users x records':<16}{'epsilon':>8}  " + "  ".join(f"{method:>24}" for method in METHODS))
+    for cell in args.cells:
+        count, records = map(int, cell.split("x"))
+        for epsilon in args.epsilon:
+            shown = []
+            for method in METHODS:
+                found, name = measure(count, records, epsilon, method, args.seeds)
+                error = float(np.std(found, ddof=1)) / len(found) ** 0.5 if len(found) > 1 else 0.0
+                chosen = f" {name[:8]}" if method == "auto" else ""
+                shown.append(f"{np.mean(found):.5f} ({error:.5f}){chosen:>9}"[:24])
+            print(f"{cell:<16}{epsilon:>8g}  " + "  ".join(f"{text:>24}" for text in shown), flush=True)
 
 
 if __name__ == "__main__":

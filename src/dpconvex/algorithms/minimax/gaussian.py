@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from dpconvex import _rounding
+from dpconvex import _rounding, _validate
 from dpconvex._types import Floats, attributes, final_dataclass
 from dpconvex.algorithms import PredictedError, check_relation, recorded, require_delta, uses, within_floats
 from dpconvex.algorithms.minimax.base import SIGNS, SaddlePlan, SaddleResult, require_records
@@ -174,15 +174,13 @@ def _regret(problem: SimplexSaddle, entropic: bool, sigma: float, T: int) -> tup
     return bound, (steps[0], steps[1]), False
 
 
-def _plan(problem: SimplexSaddle, privacy: PrivacyParams, geometry: str) -> GaussianDescentPlan:
+def _plan(problem: SimplexSaddle, privacy: PrivacyParams, geometry: str, most: int) -> GaussianDescentPlan:
     """Plan the number of steps of the smallest bound: full gradients if entropic, else one pass."""
     check_relation(privacy)
     require_delta(privacy)
     require_records(problem)
     entropic, mu = geometry == "entropic", largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-12)  # it is rounded up
-    most = MOST_STEPS if entropic else min(MOST_BATCHES, problem.n)
-    if entropic and problem.dy == 1:
-        most = int(np.clip(MOST_READ / (problem.n * problem.dx), MOST_STEPS, MOST_OF_ONE))
+    most = _validate.integer("most", most, at_least=1, at_most=MOST_OF_ONE)
 
     def regret(T: int) -> tuple[float, tuple[float, float], bool]:
         records = problem.n if entropic else problem.n // T
@@ -201,15 +199,21 @@ def _counts(most: int) -> list[int]:
 
 
 @recorded("gaussian_mirror_descent")
-def plan_mirror_descent(problem: SimplexSaddle, privacy: PrivacyParams) -> GaussianDescentPlan:
-    """Plan entropic mirror descent with Gaussian noise on full gradients; the best choice for few vertices."""
-    return _plan(problem, privacy, "entropic")
+def plan_mirror_descent(problem: SimplexSaddle, privacy: PrivacyParams, most: int = MOST_STEPS) -> GaussianDescentPlan:
+    """Plan entropic mirror descent with Gaussian noise on full gradients, of at most `most` steps; for few vertices."""
+    return _plan(problem, privacy, "entropic", most)
+
+
+def plan_longest(problem: SimplexSaddle, privacy: PrivacyParams) -> GaussianDescentPlan:
+    """Plan entropic mirror descent of as many steps as are taken in a reasonable time."""
+    affordable = MOST_READ / (problem.n * problem.dx) if problem.dy == 1 else MOST_STEPS
+    return plan_mirror_descent(problem, privacy, int(np.clip(affordable, MOST_STEPS, MOST_OF_ONE)))
 
 
 @recorded("sgda")
 def plan_sgda(problem: SimplexSaddle, privacy: PrivacyParams) -> GaussianDescentPlan:
     """Plan DP-SGDA: Euclidean steps with projection, in one pass over disjoint batches."""
-    return _plan(problem, privacy, "euclidean")
+    return _plan(problem, privacy, "euclidean", min(MOST_BATCHES, problem.n))
 
 
 @final_dataclass(eq=False)

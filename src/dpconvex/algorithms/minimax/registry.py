@@ -10,7 +10,7 @@ from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import SimplexSaddle
 
 VERTEX_DESCENT = Method("vertex_mirror_descent", vertex_descent.plan, ("constants",))
-MIRROR_DESCENT = Method("gaussian_mirror_descent", gaussian.plan_mirror_descent)
+MIRROR_DESCENT = Method("gaussian_mirror_descent", gaussian.plan_longest)
 
 SADDLE_METHODS = Registry(
     "saddle",
