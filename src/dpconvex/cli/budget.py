@@ -91,10 +91,7 @@ def pay(
     budget: Path | None, promise: dpconvex.PrivacyParams, what: str, table: Path, schema: dpconvex.Schema | None,
     *, seed: int | None, plan: Callable[[int], Any] | None = None,
 ) -> Paid | None:  # fmt: skip
-    """Enter a run's promise into its budget, if any, before its table is read, once all that is public suits.
-
-    Seeded runs keep no promise, and are refused. `plan` raises for numbers of records that a run would refuse.
-    """
+    """Enter a run's promise into its budget, if any, before its table is read, once all that is public suits `plan`."""
     from dpconvex.data.read import check_table, stated_rows
     from dpconvex.privacy.budget import MOST_TEXT
 

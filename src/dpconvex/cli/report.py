@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 SHOWN = 30  #: Number of coefficients that are visible at first; readers can unfold the others.
 NOT_STATED = "not stated"
 ROWS_OF = (
-    "Then say whose row it is (--user-column, groups= in Python), and everything that a person contributed is "
-    "protected together."
+    "Then say whose row it is (--user-column, groups= in Python), and all rows of a person are protected together."
 )
 LISTED = 300  #: Number of coefficients of a sparse model that its page lists
 GRID = (0.05, 10.0, 9)
@@ -82,12 +81,13 @@ def _sparse_content(estimator: PrivateSparseModel, origin: Origin) -> dict[str, 
     plan: Any = estimator.plan_
     remedy, found = "Then make a table with one row a person.", vars(estimator)
     shared = _released(estimator, origin, estimator.encoded_coef_.size + estimator.fit_intercept, remedy)
-    rows = sorted(_rows(estimator, None, None), key=lambda row: -abs(row["value"]))
-    bars = ({"left": min(50.0, row["at"]), "width": abs(row["at"] - 50)} for row in rows)  # each from 0
-    listed = [row | bar for row, bar in zip(rows[:LISTED], bars, strict=False) if row["value"]]
+    *rows, intercept = _rows(estimator, None, None)
+    listed = [row for row in sorted(rows, key=lambda row: -abs(row["value"]))[:LISTED] if row["value"]]
+    drawn = [*listed, *[intercept] * bool(intercept["value"])]
+    drawn = [row | {"left": min(50.0, row["at"]), "width": abs(row["at"] - 50)} for row in drawn]  # bars from 0
     groups = [found[name] for name in ("groups_", "group_shares_", "group_weights_") if name in found]
     own = {"plan": plan, "sparsity": estimator.sparsity_, "columns": estimator.encoded_coef_.size}
-    own |= {"listed": listed, "parts": _parts(listed), "end": rows[0]["end"], "exact": True}
+    own |= {"listed": listed, "parts": _parts(drawn), "end": intercept["end"], "bar": "amount"}
     return {**shared, **own, "unit": loss_words(plan)[1], "groups": list(zip(*groups, strict=True))}
 
 

@@ -116,9 +116,9 @@ def csv_header(path: AnyPath, line_breaks: bool = True) -> tuple[list[str], int,
         with _open(path) as file:
             first = lines(file) if line_breaks else islice(lines(file), 1)
             header = next(csv.reader(first, delimiter=comma), [])
-    except (OSError, EOFError, zlib.error):
+    except (EOFError, zlib.error, gzip.BadGzipFile):
         raise InvalidDataError(f"{path}: could not be unpacked. Write the file anew") from None
-    except csv.Error:
+    except (OSError, csv.Error):
         header = []
     if not header or any("\0" in name for name in header):
         utf16 = "seems to be UTF-16. Convert it, as with iconv -f utf-16 -t utf-8"

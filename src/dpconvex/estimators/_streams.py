@@ -102,8 +102,8 @@ def open_cells(model: Any, X: Any, y: Any = None) -> Opened | None:
     labels = schema.target.labels if schema.target and y is None else ()
     kind = np.min_scalar_type(-len(labels)) if labels else np.dtype(np.float64)
     model.n_features_in_, given = len(schema.columns), None if y is None else model._targets_of(X, y)
-    if given is not None:
-        same_length(len(frame), len(given), private=not model._relation.fixes_size)
+    if given is not None and len(given) != len(frame):
+        return None  # which is refused in words that suit what is private
 
     def read(rows: slice) -> tuple[tuple[Array, ...], Array]:
         part = frame[rows].to_native()
@@ -118,11 +118,12 @@ def open_cells(model: Any, X: Any, y: Any = None) -> Opened | None:
 
 def _open_array(model: Any, X: Any, y: Any) -> Opened | None:
     """Return a large array whose columns are to be scaled as rows that are scaled portion by portion; else None."""
-    large = isinstance(X, np.ndarray) and 8 * X.size >= LEAST
+    large = isinstance(X, np.ndarray) and X.ndim == 2 and X.size and 8 * X.size >= LEAST
     if not large or not isinstance(features := model._feature_map(X.shape[-1]), Scaled) or features.open:
         return None
     X, targets = learned_matrix(model, X, reset=True), np.asarray(model._targets_of(X, y), dtype=np.float64)
-    same_length(len(X), len(targets), private=not model._relation.fixes_size)
+    if len(X) != len(targets):
+        return None
     found = CellRows([X], targets, X.shape[1], lambda cells: features.encode(cells[0], model._missing), whole=True)
     return features, found, found, None
 

@@ -170,7 +170,8 @@ class PrivateLasso(_targets.Regressor, PrivateSparseModel):
     fit_intercept : bool, default=True
         Add a constant feature.
     algorithm : str, default="auto"
-        ``"auto"`` takes the plan with the smallest predicted error, from public facts.
+        ``"auto"`` takes the plan with the smallest predicted error, from public facts; a constant where no fit could
+        pay for a look at the target's range.
     constants : {"calibrated", "paper"}
         Tight constants, or the paper's (repaired) ones. Both are private and certified.
     {seed}

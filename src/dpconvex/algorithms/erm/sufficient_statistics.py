@@ -81,13 +81,13 @@ class Statistics:
 
     def joint_moments(self, unit: float) -> Floats:
         """Return the mean of ``z z^T`` for ``z = (x, y / unit)``, shape (dim + 1, dim + 1)."""
-        known, p, d = self.records.domain, self.records.domain.n_features, self.records.dim
-        target = Block(1, "linf", _target_bound(self.problem) / unit, "target")
-        lifted = self.records.lifted(
-            lambda y: y / unit, self.targets, DataDomain((*known.blocks, target), known.intercept)
-        )
+        known, bound = self.records.domain, _target_bound(self.problem)
+        p, d, most = known.n_features, self.records.dim, known.linf
+        # Targets have the features' grid, whatever the units of both.
+        domain = DataDomain((*known.blocks, Block(1, "linf", most, "target")), known.intercept)
+        lifted = self.records.lifted(lambda y: y / bound * most, self.targets, domain)
         # The same rounded z makes all entries, or else they would be those of no z z^T, and move by more.
-        found = replace(self, records=lifted, units=np.insert(self.units, p, 1.0)).moments()
+        found = replace(self, records=lifted, units=np.insert(self.units, p, most * unit / bound)).moments()
         order = [*range(p), *range(p + 1, d + 1), p]  # the target comes last
         return found[np.ix_(order, order)]
 

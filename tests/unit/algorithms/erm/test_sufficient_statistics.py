@@ -395,3 +395,16 @@ def test_entries_below_a_step_of_the_grid_move_moments_by_no_more_than_stated() 
         return packed(Statistics.of(found.problem, X, y, groups, found.units).joint_moments(found.target_unit))
 
     assert np.linalg.norm(moments(one) - moments(other)) <= found.moments.sensitivity.value
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-12, 1e12])
+def test_units_of_features_change_no_predictions(scale: float) -> None:
+    """On one grid with the targets, features in a tiny unit were rounded to 0."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-0.5, 0.5, (2000, 2))
+    y, moments = X @ [1.0, -0.5], []
+    for unit in (1.0, scale):
+        found = plan(problem(DataDomain.l2_ball(2, unit), 2000, loss=SquaredLoss(0.5, 0.5)), RECORDS)
+        data = Statistics.of(found.problem, X * unit, y, None, found.units)
+        moments.append(packed(data.joint_moments(found.target_unit)) / found.moments.sensitivity.value)
+    np.testing.assert_allclose(moments[1], moments[0], rtol=1e-5)

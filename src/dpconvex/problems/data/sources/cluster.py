@@ -144,8 +144,9 @@ class RayPartitions(Partitions):
             steps = data._logical_plan.dag.post_order_iter() if hasattr(data, "_logical_plan") else ()
             check_origin(" ".join([data.stats(), *(each.name for each in steps)]), "", (), "Ray")
             self._blocks = data.select_columns(chosen_columns(columns, list(data.schema().names))).to_arrow_refs()
-        forms = ray.get([_remote(lambda block: block.slice(0, 0)).remote(each) for each in self._blocks])
-        none: Any = next((form for form in forms if form.num_columns), forms[0])  # blocks lose them with their last row
+        head = _remote(lambda block: block.slice(0, 0))
+        forms: Any = (ray.get(head.remote(each)) for each in self._blocks)  # blocks lose columns with their last row
+        none: Any = next((form for form in forms if form.num_columns), pa.table({}))
         self._kinds, self.empty = none.schema, _cell_by_cell(none, none.schema)
 
     def run(self, function: Callable[..., T], *arguments: Sequence[Any]) -> list[T]:
