@@ -129,7 +129,7 @@ def fit(
         if engine != "memory" and not promise.neighboring.fixes_size:
             raise InvalidParameterError("engine", engine, "must be 'memory' for these neighbors", "Use --engine memory")
         with opened_table(table, columns, engine, address, memory) as read:
-            plan = lambda n: promise_of(estimator, max(1, n - int((holdout or 0.0) * n)))  # noqa: E731
+            plan = lambda n: promise_of(estimator, max(1, n - round((holdout or 0.0) * n)))  # noqa: E731
             paid = pay(budget, promise, f"fit --model {estimator.kind}", table, columns, seed=seed, plan=plan)
             if holdout is None or evaluate is None:
                 found = None

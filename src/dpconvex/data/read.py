@@ -160,6 +160,8 @@ def check_table(path: AnyPath, schema: Schema | None = None, folders: bool = Tru
             _checked_names(path, opened.schema.names, schema.column_names())
             same_types(opened, schema.column_names(), folders)
             return _check_types(opened.schema, schema, folders)
+        if folders:
+            return None  # opening CSV files looks at their headers
         places = opened.files
     if not folders and not all(map(_parquet, places)):
         raise InvalidDataError(f"{path}: engines read Parquet files. Use --engine local, or convert them")
